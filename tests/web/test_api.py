@@ -56,7 +56,7 @@ def test_explain_says_what_the_command_says(client, photos):
 
 def test_the_form_is_that_of_the_command(client, church):
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
-    from hcep.explain.record import schema
+    from hcep.explain.answer import schema
 
     jsonschema.validate(posted(client, "/explain", church, why_not="cat", objects="2"), schema())
 
@@ -131,9 +131,7 @@ def test_a_wrong_question_is_answered_in_a_sentence(client, church, where, data,
 
 def test_neither_photo_nor_class(client):
     assert "from 1 to 32 photos" in client.post("/explain", data={}).json()["error"]
-    assert (
-        client.post("/corrections", json={"image": "0" * 64}).json()["error"].startswith("say what is right or wrong")
-    )
+    assert client.post("/corrections", json={"image": "0" * 64}).json()["error"].startswith("the correction is empty")
     assert client.post("/corrections", json={"image": "../../etc/passwd", "class": "cat"}).status_code == 422
     assert client.post("/corrections", json={"image": "0" * 64, "class": "no such class"}).status_code == 422
 
@@ -194,7 +192,7 @@ def test_the_description_is_served_from_here(server, page):
     page.goto(server.url + "api")
     assert page.locator("h2").count() == 11
     assert page.get_by_text("curl -F photo=@photo.jpg").count() == 4
-    assert page.get_by_text("Takes image, class, force, forbid").count() == 1
+    assert page.get_by_text("Fields: image, class, force, forbid").count() == 1
 
 
 def test_whatever_is_sent_the_server_does_not_fail(server):

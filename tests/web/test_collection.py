@@ -21,7 +21,7 @@ from hcep.embeddings import Embeddings, EmbeddingStore, import_embeddings
 from hcep.embeddings.images import ImageProblem
 from hcep.models import read_model
 from hcep.web import charts, collection as collections
-from hcep.web.collection import Photos, StorePhotos, View, class_numbers, flat_map, look, looked_through
+from hcep.web.collection import Photos, StorePhotos, View, answer_photos, cached_answers, class_numbers, flat_map
 from tests.cli.test_own_data import COLOURS, ENCODER, picture, run
 from tests.web.at_hand import looks_well
 
@@ -73,7 +73,7 @@ def animals():
 
 @pytest.fixture(scope="module")
 def looked(animals):
-    return look(*animals)
+    return answer_photos(*animals)
 
 
 def test_every_photo_is_answered_as_the_model_answers_it(animals, looked):
@@ -111,19 +111,21 @@ def test_photos_of_the_fit_do_not_pass_for_new_ones(tmp_path):
             picture(colour, 10 * c + i).save(folder / f"{i}.png")
     run("fit", tmp_path / "photos", "--encoder", ENCODER, "--hierarchy", "flat", "-o", model)
     saved, store = read_model(model), EmbeddingStore(model / "store")
-    found = look(saved.path_model, StorePhotos(store))
+    found = answer_photos(saved.path_model, StorePhotos(store))
     right = int(found.masks["right"].sum())
     new = int((found.masks["right"] & (store.splits == "val")).sum())
     assert found.score(saved) == (
-        f"{right} of 36 right by their labels ({100 * right / 36:.1f} %). But 24 of the photos are those that the "
-        f"model was fitted on; of the others {new} of 12 right by their labels ({100 * new / 12:.1f} %)."
+        f"{right} of 36 answers match the labels ({100 * right / 36:.1f} %). But 24 of them are photos that the model "
+        f"was fitted on. Of the others, {new} of 12 answers match the labels ({100 * new / 12:.1f} %)."
     )
     alone = shutil.copytree(model, tmp_path / "model", ignore=shutil.ignore_patterns("store"))
-    assert "But 24 of the photos are of the split train; of the others" in found.score(read_model(alone))
-    old = look(saved.path_model, StorePhotos(store.select(splits="train")))
-    assert old.score(saved).endswith("But 24 of the photos are those that the model was fitted on, none is new to it.")
-    assert look(saved.path_model, StorePhotos(store.select(splits="val"))).score(saved) == (
-        f"{new} of 12 right by their labels ({100 * new / 12:.1f} %)."
+    assert "But 24 of them are photos of the split train. Of the others," in found.score(read_model(alone))
+    old = answer_photos(saved.path_model, StorePhotos(store.select(splits="train")))
+    assert old.score(saved).endswith(
+        "But 24 of them are photos that the model was fitted on. None of the photos is new to it."
+    )
+    assert answer_photos(saved.path_model, StorePhotos(store.select(splits="val"))).score(saved) == (
+        f"{new} of 12 answers match the labels ({100 * new / 12:.1f} %)."
     )
 
 
@@ -166,8 +168,8 @@ def test_a_collection_is_looked_through_once_per_model(animals, tmp_path, monkey
     seen = []
 
     def found_with(checksum):
-        saved = SimpleNamespace(path_model=model, summary=SimpleNamespace(checksum=checksum))
-        return looked_through(saved, photos, seen.append)
+        saved = SimpleNamespace(path_model=model, document=SimpleNamespace(checksum=checksum))
+        return cached_answers(saved, photos, seen.append)
 
     first = found_with("a" * 64)
     assert sum(seen) == 24
@@ -245,17 +247,17 @@ def test_a_gallery_of_the_shared_photos_is_filtered_chosen_and_saved(served, pag
     page.wait_for_selector(".tile.wrong")
     n = int(page.locator(".toolbar [role=status]").inner_text().split()[0])
     with page.expect_download() as saving:
-        page.get_by_role("button", name="CSV of the photos shown").click()
+        page.get_by_role("button", name="Download the photos shown as CSV").click()
     rows = list(csv.DictReader(io.StringIO(saving.value.path().read_text(encoding="utf-8-sig"))))
     assert len(rows) == n
     assert {row["right"] for row in rows} == {"no"}
     with page.expect_download() as saving:
-        page.get_by_role("button", name="Report of the photos shown").click()
+        page.get_by_role("button", name="Download a report of the photos").click()
     assert saving.value.path().read_text(encoding="utf-8").count("<article") == n
 
     page.locator(".tile").first.click()
     page.wait_for_selector(".photo-card .path li")
-    assert page.locator(".photo-card .bad").inner_text().startswith("Its label says")
+    assert page.locator(".photo-card .bad").inner_text().startswith("The label says")
     page.get_by_role("button", name="Close").click()
 
     page.get_by_role("tab", name="Mistakes").click()
@@ -279,7 +281,7 @@ def test_a_lasso_on_the_map_shows_the_paths_of_a_group(served, page):
     for across, down in ((0.99, 0.02), (0.99, 0.5), (0.02, 0.5), (0.02, 0.02)):
         page.mouse.move(x + across * width, y + down * height, steps=6)
     page.mouse.up()
-    page.wait_for_selector("text=chosen on the map")
+    page.wait_for_selector("text=selected on the map")
     n = int(page.locator(".toolbar [role=status]").inner_text().split()[0])
     assert 0 < n < 300
     assert page.get_by_role("heading", name=f"Paths of {n} photos").is_visible()
@@ -299,11 +301,11 @@ def test_a_folder_is_dropped_and_looked_through(served, photos, new_page, tmp_pa
     page.get_by_label("A folder of photos").set_input_files(folder)
     page.wait_for_selector(".tile img", timeout=60_000)
     assert page.get_by_role("heading", level=1).inner_text() == "10 photos in your photos"
-    assert "of 10 right by their labels" in page.locator(".lead").inner_text()  # folders say what is right
+    assert "of 10 answers match the labels" in page.locator(".lead").inner_text()  # folders say what is right
     assert [problem for problem in page.problems if "422" in problem] == page.problems[:1]  # the one that is no photo
     page.problems.clear()
     page.locator(".tile").first.click()
-    page.get_by_role("button", name="Explain it").click()
+    page.get_by_role("button", name="Explain").click()
     page.wait_for_url("**/?photo=*")
 
 

@@ -11,7 +11,7 @@ from PIL import Image
 from hcep import HCEPClassifier, Hierarchy
 from hcep.embeddings.encoders import FunctionEncoder
 from hcep.embeddings.images import ImageProblem
-from hcep.web.collection import Photos, look
+from hcep.web.collection import Photos, answer_photos
 from tests.web.at_hand import looks_well
 
 pytest.importorskip("nicegui", reason="NiceGUI is not installed (extra web)")
@@ -49,7 +49,7 @@ def pair():
     one = HCEPClassifier(h, shrinkage=0.5, anchor=0.1, refine=False).fit(X, y).path_model()
     known = y != "navy"
     other = HCEPClassifier(h, shrinkage=0.5, anchor=0.1, refine=False).fit(X[known], y[known]).path_model()
-    return pages.Pair(look(one, photos), look(other, photos))
+    return pages.Pair(answer_photos(one, photos), answer_photos(other, photos))
 
 
 def test_who_is_right_is_told_where_both_know_the_class(pair):
@@ -59,7 +59,7 @@ def test_who_is_right_is_told_where_both_know_the_class(pair):
     assert not (pair.masks["one"] | pair.masks["other"] | pair.masks["neither"]).any()
     assert pair.parting.confusions() == [("cold", 5, "blue", "navy", 5)]
     assert pair.tile(3)["note"].startswith("blue")
-    assert pair.tile(0)["note"] == "both"
+    assert pair.tile(0)["note"] == "both agree"
 
 
 def test_a_second_encoder_encodes_the_photos_anew_and_a_lost_one_is_zeros():
@@ -76,7 +76,7 @@ def test_two_models_are_compared_on_the_shared_photos(served, page):
     page.goto(served.url + "compare")
     page.wait_for_selector(".tile img")
     assert page.get_by_role("heading", level=1).inner_text() == "Model and other"
-    assert "paired, 95 %" in page.locator(".page").inner_text()
+    assert "95 % interval" in page.locator(".page").inner_text()
     n = int(page.locator("[role=group] [role=status]").inner_text().split()[0])
     assert 0 < n < 300
     page.get_by_role("list", name="By the concept above both").get_by_role("button").first.click()

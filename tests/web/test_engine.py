@@ -114,7 +114,7 @@ def test_the_last_used_photos_are_remembered_and_names_are_not_shared(folder):
         first, second = [await engine.add_photo(data, "mine.png") for data in files[:2]]
         again = await engine.add_photo(files[0], "yours.png")
         third = await engine.add_photo(files[2])
-        with pytest.raises(PhotoNotFoundError, match="give it again"):
+        with pytest.raises(PhotoNotFoundError, match="upload it again"):
             engine.photo(second.id)
         return again.name, engine.photo(first.id).name, engine.photo(third.id).id == third.id
 
@@ -154,7 +154,7 @@ def test_a_change_is_a_version_that_answers_at_once_and_can_be_undone(folder):
 
 def test_what_cannot_be_changed_or_said(folder):
     async def ask(engine):
-        with pytest.raises(HCEPError, match="say what is right or wrong"):
+        with pytest.raises(HCEPError, match="the correction is empty"):
             await engine.correct("a" * 64)
         with pytest.raises(HCEPError, match="no such thing"):
             await engine.correct("a" * 64, label="no such thing")
@@ -187,5 +187,8 @@ def test_the_command_says_what_is_missing(monkeypatch):
 
 
 def test_a_port_that_is_taken():
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(HCEPError, match="choose another with --port"):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(HCEPError, match="choose another port with --port"),
+    ):
         _listen("127.0.0.1", taken.getsockname()[1])

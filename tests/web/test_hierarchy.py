@@ -31,7 +31,7 @@ def engine(data, tmp_path):
     splits = np.where(np.arange(len(data.X)) % 2, "train", "val")
     ids = np.arange(len(data.X)).astype(str)
     import_embeddings(Embeddings(data.X, data.y, ids, splits=splits), tmp_path / "store", encoder="none")
-    saved = SimpleNamespace(classifier=model, summary=SimpleNamespace(encoder=None))
+    saved = SimpleNamespace(classifier=model, encoder=None)
     return SimpleNamespace(model=model.path_model(), saved=saved, store=EmbeddingStore(tmp_path / "store"))
 
 
@@ -39,15 +39,15 @@ def test_a_move_is_measured_on_photos_that_are_not_for_training(engine, data):
     engine = _Hashable(engine)
     h = engine.model.hierarchy
     leaf, elsewhere = h.leaves[0], h.parents(h.leaves[-1])[0]
-    what, effect = pages.measured(engine, Move(leaf, elsewhere))
-    assert what == f"{len(data.X) // 2} labelled photos of the collection that are not for training"
+    what, effect = pages.measure(engine, Move(leaf, elsewhere))
+    assert what == f"{len(data.X) // 2} labelled photos of the collection outside the training split"
     assert len(effect.before.y) == len(data.X) // 2
     assert effect.accuracy.before == 1.0
 
 
 def test_without_labelled_photos_nothing_is_measured(engine):
     engine.store = None
-    assert pages.measured(_Hashable(engine), Move("a", "b")) is None
+    assert pages.measure(_Hashable(engine), Move("a", "b")) is None
 
 
 class _Hashable:
@@ -59,7 +59,7 @@ class _Hashable:
 
 class _Same:
     def __init__(self, saved):
-        self.classifier, self.summary = saved.classifier, saved.summary
+        self.classifier, self.encoder = saved.classifier, saved.encoder
 
 
 # -- in a browser ----------------------------------------------------------------------------------------
@@ -89,15 +89,15 @@ def test_a_class_is_dragged_measured_kept_and_undone(changed, page):
     concept(page, "tench").wait_for()
     concept(page, "tench").drag_to(concept(page, "artifact"))
     page.get_by_text("Move “tench” to “artifact”?").wait_for()
-    assert "100 labelled photos of the collection that are not for training" in page.locator(".side").inner_text()
+    assert "100 labelled photos of the collection outside the training split" in page.locator(".side").inner_text()
     assert page.locator(".effect tbody tr").count() == 3
-    page.get_by_role("button", name="Leave it").click()
+    page.get_by_role("button", name="Cancel").click()
     page.get_by_text("Move “tench” to “artifact”?").wait_for(state="detached")
     page.get_by_role("tab", name="Versions").click()
     assert page.locator(".versions li").count() == 1  # looking changes nothing
 
     concept(page, "tench").drag_to(concept(page, "artifact"))
-    page.get_by_role("button", name="Keep the move").click()
+    page.get_by_role("button", name="Save the move").click()
     page.locator(".versions li", has_text="moved 'tench' under 'artifact'").wait_for()
     assert concept(page, "tench").get_attribute("data-key").split("/")[1] == concept(page, "artifact").get_attribute(
         "data-id"
@@ -114,14 +114,14 @@ def test_a_class_is_dragged_measured_kept_and_undone(changed, page):
 def test_a_class_is_moved_with_the_keyboard_and_never_below_itself(changed, page):
     page.goto(changed.url + "hierarchy")
     page.get_by_role("searchbox", name="Search concepts").fill("vertebr")
-    page.get_by_role("list", name="Found").get_by_role("button", name="vertebrate").press("Enter")
+    page.get_by_role("list", name="Matches").get_by_role("button", name="vertebrate").press("Enter")
     page.get_by_role("heading", name="vertebrate").wait_for()
-    page.get_by_role("button", name="Move to…").press("Enter")
+    page.get_by_role("button", name="Move to …").press("Enter")
     page.get_by_text("Choose the new parent of “vertebrate”").wait_for()
     concept(page, "tench").focus()
     page.keyboard.press("Enter")
     page.locator(".q-notification.problem").wait_for()  # it is below it
-    assert page.get_by_role("button", name="Keep the move").count() == 0
+    assert page.get_by_role("button", name="Save the move").count() == 0
 
     page.get_by_role("treeitem").first.focus()
     page.keyboard.press("ArrowLeft")
@@ -141,7 +141,7 @@ def test_a_class_is_added_from_photos_and_found_afterwards(changed, page, photos
     page.locator(".q-notification.problem").wait_for()  # without a name and photos
     page.get_by_label("Name of the class").fill("<b>newt</b>")
     page.get_by_label("Photos", exact=True).set_input_files(photos[:3])
-    page.get_by_text("3 of 3 photos taken.").wait_for(timeout=60_000)
+    page.get_by_text("3 of 3 photos added.").wait_for(timeout=60_000)
     page.get_by_role("button", name="Add the class").click()
     concept(page, "<b>newt</b>").wait_for(timeout=60_000)  # as text
     assert page.locator(".concepts b").count() == 0

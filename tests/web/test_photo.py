@@ -85,7 +85,7 @@ def test_what_is_no_photo_is_refused_in_plain_words_and_names_are_only_text(firs
     assert HOSTILE in page.inner_text(".answer")
     assert page.evaluate("window.hacked") is None
     page.goto(page.url.partition("?")[0] + "?photo=<b>gone</b>")
-    page.wait_for_selector(".q-notification.problem:has-text('give it again')")
+    page.wait_for_selector(".q-notification.problem:has-text('upload it again')")
 
 
 def test_examples_paste_choose_and_camera(first):
@@ -126,14 +126,14 @@ def test_path_siblings_maps_and_meanings(palace):
     assert page.get_attribute(".concept >> nth=-1", "aria-pressed") == "true"
     of_palace = page.get_attribute(".map", "src")
     page.click(".concept:has-text('structure')")
-    page.wait_for_selector("text=Where structure is: red speaks for it")
+    page.wait_for_selector("text=Where structure is: red areas support it")
     assert page.get_attribute(".map", "src") not in (of_palace, "data:,")
     card = "[aria-label='The chosen concept']"
     page.wait_for_selector(f"{card} h2:text-is('structure')")
     assert "A kind of artifact" in page.inner_text(card)
-    assert re.search(r"How much of it is here: 1\.\d\d", page.inner_text(card))
+    assert re.search(r"Strength in this photo: 1\.\d\d", page.inner_text(card))
     page.click(".stop:has(.concept:has-text('structure')) .chip:has-text('covering')")
-    page.wait_for_selector("text=Red speaks for palace, blue for covering")
+    page.wait_for_selector("text=Red areas support palace, blue areas support covering")
     below = page.locator(".branch .chip")
     assert "protective covering" in below.first.inner_text()
     page.click(".branch .button")  # the folded ones
@@ -154,7 +154,7 @@ def test_training_photos_show_what_is_typical_and_the_range(start_server, new_pa
     give(page, "drop", church.read_bytes(), church.name)
     page.click(".concept:has-text('artifact')", timeout=60_000)
     page.wait_for_selector("[aria-label='The chosen concept'] h2:text-is('artifact')")
-    page.wait_for_selector("text=the range of 90 in 100 of them")
+    page.wait_for_selector("text=the usual range of")
     typical = page.locator("[aria-label='The chosen concept'] img")
     assert typical.count() == 4
     assert "tench" not in typical.evaluate_all("all => all.map((one) => one.title)")
@@ -170,9 +170,9 @@ def test_why_not(palace):
     sides = page.locator(".sides > div")
     assert [side.split("\n")[0] for side in sides.all_inner_texts()] == ["For palace", "For church"]
     assert "place of worship" in sides.nth(1).inner_text()
-    page.wait_for_selector("text=Red speaks for palace, blue for church")
+    page.wait_for_selector("text=Red areas support palace, blue areas support church")
     page.fill("#find-why", "no such thing")
-    page.wait_for_selector("text=No class or concept has such a name.")
+    page.wait_for_selector("text=No class or concept has this name.")
 
 
 def test_what_if_forbids_and_forces_at_once_and_resets(palace, first):
@@ -182,12 +182,12 @@ def test_what_if_forbids_and_forces_at_once_and_resets(palace, first):
     shown(page, "Perhaps a bell cote.")
     assert page.locator(".answer .chip.lit").all_inner_texts() == ["what if: without palace"]
     assert "Before: a palace, 38 % sure." in page.inner_text(".answer")
-    page.fill("#find-insisting", "castle")
-    page.press("#find-insisting", "Enter")
+    page.fill("#find-require", "castle")
+    page.press("#find-require", "Enter")
     shown(page, "A castle.")
-    assert "If so, >99 % sure" in page.inner_text(".answer .lead")
-    page.fill("#find-insisting", "lakeside")  # no path has both
-    page.press("#find-insisting", "Enter")
+    assert "In that case >99 % sure" in page.inner_text(".answer .lead")
+    page.fill("#find-require", "lakeside")  # no path has both
+    page.press("#find-require", "Enter")
     page.wait_for_selector(".q-notification.problem:has-text('no path has')")
     assert headline(page) == "A castle."
     page.click(".answer >> text=Reset")
@@ -207,7 +207,7 @@ def test_corrections_are_kept_listed_and_taken_back(palace, server):
     page.wait_for_selector("[role=tabpanel]:visible .chip:has-text('church')")
     page.press("#find-right", "Enter")
     shown(page, "A church.")
-    assert "Ada said so." in page.inner_text(".answer")
+    assert "Corrected by Ada." in page.inner_text(".answer")
     listed = page.inner_text(".kept .here")
     assert re.search(r"china.jpg: church\s*Ada, 20\d\d-\d\d-\d\d \d\d:\d\d, the <b>tower</b>", listed)
     assert page.input_value("#who") == "Ada"  # the browser remembers
@@ -216,8 +216,8 @@ def test_corrections_are_kept_listed_and_taken_back(palace, server):
     page.reload()
     shown(page, "A church.")
     page.click("role=tab[name='This is wrong']")
-    page.click("text=None of these >> visible=true")
-    shown(page, "None of these.")
+    page.click("button:has-text('None of the known classes') >> visible=true")
+    shown(page, "None of the known classes.")
     assert "The model's guess: a palace" in page.inner_text(".answer")
     page.click(".kept .here >> text=Undo")
     shown(page, "A church.")
@@ -242,7 +242,7 @@ def test_certainty_moves_the_answer_up_the_tree(palace):
         assert page.locator(".stop:not(.beyond) .wrap >> nth=0").count() == 1
     assert n_lit == sorted(n_lit, reverse=True)
     assert n_lit[0] > n_lit[-1]
-    assert "not tested" in page.inner_text(".answer .lead")
+    assert "not checked on held-out photos" in page.inner_text(".answer .lead")
     page.locator("#sureness").fill("0")
     shown(page, "Perhaps a palace.")
     assert page.locator(".stop.beyond").count() == 0
@@ -276,7 +276,7 @@ def test_keyboard_only(first):
     page.wait_for_selector("text=Where residence is")
     until(page, "document.activeElement.role === 'tab'")
     page.keyboard.press("ArrowRight")
-    until(page, "document.activeElement.id === 'find-insisting'")
+    until(page, "document.activeElement.id === 'find-require'")
     page.keyboard.type("castle")
     page.keyboard.press("Enter")
     shown(page, "A castle.")

@@ -15,7 +15,7 @@ from hcep import HCEPClassifier
 from hcep.embeddings import Embeddings, import_embeddings
 from hcep.errors import HCEPError
 from hcep.web.batching import ServerBusyError
-from hcep.web.pages.looking import Looking, Training, a
+from hcep.web.pages.session import PhotoSession, TrainingSummaries, a
 from tests.explain.test_where_photos import encoder, half_red
 from tests.taxonomy.naming.bear_space import BEARS, bear_images
 from tests.web.test_engine import file_of, with_engine
@@ -30,62 +30,62 @@ def folder(tmp_path_factory):
     return tmp_path
 
 
-def looked(folder, use, **options):
-    """What a use of a first look at a half-red photo gives."""
+def visited(folder, use, **options):
+    """The result of using a session with a half-red photo."""
 
     async def ask(engine):
-        looking = Looking(engine, await engine.add_photo(file_of(half_red()), "red.png"))
-        await looking.ask()
-        return await use(looking)
+        session = PhotoSession(engine, await engine.add_photo(file_of(half_red()), "red.png"))
+        await session.ask()
+        return await use(session)
 
     return with_engine(folder, ask, **options)
 
 
 def test_what_no_path_can_meet_leaves_all_as_it_was(folder):
-    async def use(looking):
+    async def use(session):
         drawn = []
-        looking.on_answer.append(lambda: drawn.append(looking.answer().headline))
-        await looking.ask(("bus",))
+        session.on_answer.append(lambda: drawn.append(session.headline().headline))
+        await session.ask(("bus",))
         with pytest.raises(HCEPError, match="no path has"):
-            await looking.ask(("bus", "grizzly"))
-        assert (looking.force, looking.found.label) == (("bus",), "bus")
-        await looking.ask()
-        return drawn, looking.first is looking.found
+            await session.ask(("bus", "grizzly"))
+        assert (session.force, session.answer.label) == (("bus",), "bus")
+        await session.ask()
+        return drawn, session.first is session.answer
 
-    assert looked(folder / "plain", use) == (["A bus.", looked(folder / "plain", first_words)], True)
+    assert visited(folder / "plain", use) == (["A bus.", visited(folder / "plain", first_words)], True)
 
 
-async def first_words(looking):
-    return looking.answer().headline
+async def first_words(session):
+    return session.headline().headline
 
 
 def test_sure_unsure_and_unlike(folder):
-    async def use(looking):
+    async def use(session):
         said = []
         for probability, unlike in ((0.93, False), (0.38, False), (0.93, True)):
-            looking.found = looking.found.replaced(probability=probability, unlike=unlike)
-            said.append(looking.answer())
+            session.answer = session.answer.replaced(probability=probability, unlike=unlike)
+            said.append(session.headline())
         return said
 
-    sure, unsure, unlike = looked(folder / "plain", use)
+    sure, unsure, unlike = visited(folder / "plain", use)
     assert (sure.headline, sure.sentence[:9]) == ("A polar bear.", "93 % sure")
-    assert (unsure.headline, unsure.sentence[:19]) == ("Perhaps a polar bear.", "Not sure: 38 % sure")
-    assert unlike.headline == "None of these, it seems."
-    assert "Nearest: a polar bear, 93 %" in unlike.sentence
+    assert (unsure.headline, unsure.sentence[:20]) == ("Perhaps a polar bear.", "Not certain: 38 % su")
+    assert unlike.headline == "Probably none of the known classes."
+    assert "Closest class: a polar bear, 93 %" in unlike.sentence
 
 
 def test_more_certainty_never_goes_further_down_and_says_what_it_rests_on(folder):
-    async def use(looking):
+    async def use(session):
         levels = []
         for certainty in (0.01, 0.3, 0.6, 0.9, 0.999999):
-            await looking.be_sure(certainty)
-            concept = looking.answer().concept
-            assert concept == BEARS.root or looking.coverage or looking.likely(concept) >= certainty
+            await session.set_certainty(certainty)
+            concept = session.headline().concept
+            assert concept == BEARS.root or session.coverage or session.probability(concept) >= certainty
             levels.append(BEARS.level(concept))
-        return levels, looking.answer(), looking.path
+        return levels, session.headline(), session.path
 
-    for kind, rests_on in (("plain", "own estimate"), ("calibrated", "of answers are right")):
-        levels, last, path = looked(folder / kind, use)
+    for kind, rests_on in (("plain", "own estimate"), ("calibrated", "answers are right")):
+        levels, last, path = visited(folder / kind, use)
         assert levels == sorted(levels, reverse=True)
         assert levels[0] == len(path)
         assert rests_on in last.sentence
@@ -93,40 +93,40 @@ def test_more_certainty_never_goes_further_down_and_says_what_it_rests_on(folder
 
 
 def test_corrections_have_the_last_word_unless_one_asks_what_if(folder):
-    async def use(looking):
-        engine, photo, said = looking.engine, looking.photo.id, []
-        own = looking.answer()
+    async def use(session):
+        engine, photo, said = session.engine, session.photo.id, []
+        own = session.headline()
         for what in ({"label": "bus"}, {"force": "vehicle"}, {"force": BEARS.root}, {"forbid": "bear"}):
             await engine.correct(photo, **what, who="Ada")
-            await looking.ask()
-            said.append(looking.answer())
-            await looking.ask((), ("polar_bear",))  # not held against what somebody said
-            contrast, _ = await looking.contrast("polar_bear")
+            await session.ask()
+            said.append(session.headline())
+            await session.ask((), ("polar_bear",))  # not held against what somebody said
+            contrast, _ = await session.contrast("polar_bear")
             assert contrast.rival.label == "polar_bear"
             with pytest.raises(HCEPError, match="part of this image's answer"):
-                await looking.contrast(looking.end)
+                await session.contrast(session.end)
             await engine.undo_correction(photo)
-        await looking.ask()
-        assert looking.answer() == own
+        await session.ask()
+        assert session.headline() == own
         return said
 
-    bus, vehicle, none, no_bear = looked(folder / "plain", use)
-    assert (bus.headline, bus.sentence, bus.concept) == ("A bus.", "Ada said so.", "bus")
+    bus, vehicle, none, no_bear = visited(folder / "plain", use)
+    assert (bus.headline, bus.sentence, bus.concept) == ("A bus.", "Corrected by Ada.", "bus")
     assert (vehicle.headline, vehicle.concept) == ("A vehicle.", "vehicle")
-    assert (none.headline, none.concept) == ("None of these.", BEARS.root)
-    assert none.sentence.startswith("Ada said so. The model's guess: a polar bear")
+    assert (none.headline, none.concept) == ("None of the known classes.", BEARS.root)
+    assert none.sentence.startswith("Corrected by Ada. The model's guess: a polar bear")
     assert no_bear.concept in ("bus", "car")
 
 
 def test_encoders_without_maps_are_asked_for_them_only_when_they_are_looked_at(folder):
-    async def use(looking):
-        before = looking.found.maps
-        maps = await looking.maps()
-        return before, maps.how, looking.found.maps is maps
+    async def use(session):
+        before = session.answer.maps
+        maps = await session.maps()
+        return before, maps.how, session.answer.maps is maps
 
     fitted = HCEPClassifier(BEARS, shrinkage=0.5, anchor=0.1).fit(*bear_images(24))
     hcep.save(fitted, folder / "no", encoder=encoder("none"))
-    assert looked(folder / "no", use, kind="none") == (None, "occlusion", True)
+    assert visited(folder / "no", use, kind="none") == (None, "occlusion", True)
 
 
 def test_training_photos_tell_typical_ones_and_the_range_of_coefficients(folder, tmp_path):
@@ -137,33 +137,33 @@ def test_training_photos_tell_typical_ones_and_the_range_of_coefficients(folder,
     arrays = Embeddings(X.astype(np.float32), y, paths=np.array(list(map(str, files))))
     import_embeddings(arrays, tmp_path / "store", encoder="exact", fingerprint=encoder("exact").fingerprint)
 
-    async def use(looking):
-        training = Training(looking.engine)
+    async def use(session):
+        training = TrainingSummaries(session.engine)
         known = await training.of("bear")
         assert await training.of("bear") is known
         gone = [await training.of(label) for label in BEARS.leaves]
         return known, min(len(one.photos) for one in gone)
 
-    known, fewest = looked(folder / "plain", use, store=tmp_path / "store")
+    known, fewest = visited(folder / "plain", use, store=tmp_path / "store")
     assert fewest == 0
     assert all(uri.startswith("data:image/jpeg;base64,") for uri, _ in known.photos)
     assert {of for _, of in known.photos} <= {"polar bear", "grizzly"}
     fitted = HCEPClassifier(BEARS, shrinkage=0.5, anchor=0.1).fit(X, y)
     paths = fitted.path_model().pursue(X[np.isin(y, ["polar_bear", "grizzly"])].astype(np.float32))
     own = [paths.coefficients(i)[0] for i, path in enumerate(paths.paths) if path[0] == "bear"]
-    assert known.between == pytest.approx(np.quantile(own, [0.05, 0.95]).tolist(), rel=1e-4)
-    assert looked(folder / "plain", no_photos) is None
+    assert known.range == pytest.approx(np.quantile(own, [0.05, 0.95]).tolist(), rel=1e-4)
+    assert visited(folder / "plain", no_photos) is None
 
 
-async def no_photos(looking):
-    return await Training(looking.engine).of("bear")
+async def no_photos(session):
+    return await TrainingSummaries(session.engine).of("bear")
 
 
 def test_meanings_and_articles(folder):
-    async def use(looking):
-        return [looking.meaning(concept) for concept in ("bear", "polar_bear")]
+    async def use(session):
+        return [session.meaning(concept) for concept in ("bear", "polar_bear")]
 
-    assert looked(folder / "plain", use) == ["One of the most general concepts.", "A kind of bear."]
+    assert visited(folder / "plain", use) == ["One of the most general concepts.", "A kind of bear."]
     assert [a("ice bear", "a"), a("bus"), a("sunglasses"), a("sunglasses", "a")] == [
         "an ice bear", "A bus", "Sunglasses", "sunglasses",
     ]  # fmt: skip
@@ -187,5 +187,5 @@ def test_errors_become_notices_in_plain_words(monkeypatch, caplog):
         fails(error)
     assert [words for words, _ in told] == [frame.BUSY, "no path has 'cat'", frame.SORRY]
     assert all(problem for _, problem in told)
-    assert "Many people are using this" in frame.BUSY
+    assert "The server is busy" in frame.BUSY
     assert "ZeroDivisionError" in caplog.text  # for who runs the server

@@ -247,8 +247,7 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
     correction: Correction | None = msgspec.field(default=None, name="corrected")  #: the correction that was applied
 
     def __post_init__(self) -> None:
-        doubt = UNLIKE if self.unlike else UNSURE if self.probability < SURE else ""
-        structs.force_setattr(self, "doubt", doubt)
+        structs.force_setattr(self, "doubt", doubt_about(self.probability, self.unlike))
 
     @property
     def context(self) -> AnswerContext:
@@ -451,6 +450,11 @@ def describe(definitions: dict[str, Any]) -> None:
             definition["required"] = list(definition["properties"])
             for part in definition["properties"].values():
                 part.pop("default", None)
+
+
+def doubt_about(probability: float, unlike: bool | None) -> str:
+    """Why not to rely on an answer of this probability: `UNLIKE`, `UNSURE` or ""."""
+    return UNLIKE if unlike else UNSURE if probability < SURE else ""
 
 
 def percent(share: float) -> str:

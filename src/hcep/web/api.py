@@ -1,4 +1,4 @@
-"""The JSON API: what the commands say with ``--json``, over HTTP."""
+"""The JSON API: the JSON output of the commands over HTTP."""
 
 import asyncio
 import json
@@ -29,30 +29,33 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Id = Annotated[str, StringConstraints(pattern=f"^{HASH.pattern}$")]
 Names = Annotated[list[Name], Form(max_length=32, description="concepts, by id, name or synonym")]
 Coverage = Annotated[
-    float | None, Form(gt=0.0, lt=1.0, description="for calibrated models: answer the lowest concept that is as sure")
+    float | None,
+    Form(
+        gt=0.0, lt=1.0, description="calibrated models: answer with the most specific concept that is right this often"
+    ),
 ]
 _STATUS: dict[type[Exception], int] = {ServerBusyError: 503, PhotoNotFoundError: 404, ReadOnlyModelError: 409}
 _REF = "#/components/schemas/{name}"
 #: In a shell.
 _HASH = "$(sha256sum < photo.jpg | head -c 64)"
-_WRONG = {
-    400: "a body that cannot be read",
-    404: "no such photo or correction",
-    409: "a model that cannot be changed",
-    413: "more bytes than the server takes",
-    422: "a photo that cannot be decoded, an unknown concept, a request that no path meets",
-    503: "too many requests wait; Retry-After says when to come again",
+_PROBLEMS = {
+    400: "the body cannot be read",
+    404: "there is no such photo or correction",
+    409: "the model cannot be changed",
+    413: "the request is larger than the server accepts",
+    422: "a photo cannot be decoded, a concept is unknown, or no path satisfies the request",
+    503: "too many requests are waiting; Retry-After says when to try again",
 }
 
 
 class Problem(Struct):
-    """What is wrong with a request, in a sentence."""
+    """What is wrong with a request, in one sentence."""
 
     error: str
 
 
 class NewCorrection(BaseModel):
-    """What somebody says of a photo: its class, or concepts that are right or wrong."""
+    """A correction of a photo: its class, or concepts that are right or wrong."""
 
     model_config = {"extra": "forbid"}
     image: Id
@@ -65,117 +68,115 @@ class NewCorrection(BaseModel):
 
 
 @dataclass
-class Given:
-    """The photos of a request: files, or ids (the SHA-256 of their files) of photos that were given before."""
+class Uploads:
+    """The photos of a request: files, or the ids (SHA-256 of the file) of photos that were sent before."""
 
     photo: Annotated[list[UploadFile], File(description="image files")] = ()  # type: ignore[assignment]
     id: Annotated[list[Id], Form(max_length=32)] = ()  # type: ignore[assignment]
 
     async def photos(self, engine: Engine) -> list[Photo]:
-        """Decoded and encoded, or remembered; an error of one is that of the request."""
+        """The decoded and encoded photos; a problem with one photo is a problem with the request."""
         n, most = len(self.photo) + len(self.id), engine.limits.per_request
         if not 1 <= n <= most:
-            raise HCEPError(f"give from 1 to {most} photos, as files (photo) or ids (id); these are {n}")
+            raise HCEPError(f"send from 1 to {most} photos, as files (photo) or ids (id); got {n}")
         known = [engine.photo(key) for key in self.id]
         files = [(await file.read(), file.filename or "") for file in self.photo]
-        found = await asyncio.gather(*(engine.add_photo(*one) for one in files), return_exceptions=True)
-        for (_, name), one in zip(files, found, strict=True):
-            if isinstance(one, HCEPError) and not isinstance(one, ServerBusyError):
-                raise HCEPError(f"{name[:100]}: {one}")
-            if isinstance(one, BaseException):
-                raise one
-        return [*found, *known]  # type: ignore[list-item]
+        photos = await asyncio.gather(*(engine.add_photo(*file) for file in files), return_exceptions=True)
+        for (_, name), photo in zip(files, photos, strict=True):
+            if isinstance(photo, HCEPError) and not isinstance(photo, ServerBusyError):
+                raise HCEPError(f"{name[:100]}: {photo}")
+            if isinstance(photo, BaseException):
+                raise photo
+        return [*photos, *known]  # type: ignore[list-item]
 
 
-Photos = Annotated[Given, Depends()]
+Photos = Annotated[Uploads, Depends()]
 
 
 def register(app: FastAPI, engine: Engine, seen: Counter[str]) -> None:
-    """Give an application the API, its description and a page about it; `seen` counts answers, for the metrics."""
+    """Add the API, its description and a page about it to an application; `seen` counts responses by status."""
     router = APIRouter(prefix="/api/v1")
 
-    async def explained(given: Given, **options: Any) -> list[Answer]:
-        photos = await given.photos(engine)
+    async def answers(uploads: Uploads, **options: Any) -> list[Answer]:
+        photos = await uploads.photos(engine)
         return list(await asyncio.gather(*(engine.explain(photo, **options) for photo in photos)))
 
-    @router.post("/explain", responses=_says(list[Answer]))
+    @router.post("/explain", responses=_responses(list[Answer]))
     async def explain(
-        given: Photos,
+        uploads: Photos,
         force: Names = [],  # noqa: B006
         forbid: Names = [],  # noqa: B006
         why_not: Names = [],  # noqa: B006
         n_best: Annotated[int, Form(ge=1, le=100)] = 3,
         coverage: Coverage = None,
-        objects: Annotated[str | None, Form(pattern="^(auto|[1-9])$", description="how many there may be")] = None,
+        objects: Annotated[str | None, Form(pattern="^(auto|[1-9])$", description="largest number")] = None,
     ) -> Response:
-        """Class, probability and path of photos, as `hcep explain --json` says them."""
+        """Class, probability and path of photos, as `hcep explain --json` prints them."""
         n_paths: Any = int(objects) if objects and objects != "auto" else objects
-        asked: dict[str, Any] = {"force": force, "forbid": forbid, "why_not": why_not, "n_best": n_best}
-        found = await explained(given, **asked, coverage=coverage, n_paths=n_paths)
-        return _json(found)
+        options: dict[str, Any] = {"force": force, "forbid": forbid, "why_not": why_not, "n_best": n_best}
+        return _json(await answers(uploads, **options, coverage=coverage, n_paths=n_paths))
 
-    @router.post("/predict", responses=_says(list[Prediction]))
-    async def predict(given: Photos, coverage: Coverage = None) -> Response:
+    @router.post("/predict", responses=_responses(list[Prediction]))
+    async def predict(uploads: Photos, coverage: Coverage = None) -> Response:
         """Class and path of photos, as the rows that `hcep predict` writes."""
-        photos = await given.photos(engine)
-        found = await asyncio.gather(*(engine.explain(p, n_best=1, coverage=coverage) for p in photos))
-        return _json([Prediction.of(answer, photo.id) for photo, answer in zip(photos, found, strict=True)])
+        photos = await uploads.photos(engine)
+        rows = await asyncio.gather(*(engine.explain(photo, n_best=1, coverage=coverage) for photo in photos))
+        return _json([Prediction.of(answer, photo.id) for photo, answer in zip(photos, rows, strict=True)])
 
-    @router.post("/contrast", responses=_says(list[list[Contrast]]))
-    async def contrast(given: Photos, why_not: Annotated[list[Name], Form(min_length=1, max_length=32)]) -> Response:
-        """Why each photo was not taken for other classes or concepts, as `hcep explain --why-not … --json` says it."""
-        found = await explained(given, why_not=why_not)
-        return _json([answer.contrasts for answer in found])
+    @router.post("/contrast", responses=_responses(list[list[Contrast]]))
+    async def contrast(uploads: Photos, why_not: Annotated[list[Name], Form(min_length=1, max_length=32)]) -> Response:
+        """Why each answer is not another class or concept, as `hcep explain --why-not … --json` prints it."""
+        return _json([answer.contrasts for answer in await answers(uploads, why_not=why_not)])
 
-    @router.post("/whatif", responses=_says(list[Answer]))
+    @router.post("/whatif", responses=_responses(list[Answer]))
     async def whatif(
-        given: Photos,
+        uploads: Photos,
         force: Names = [],  # noqa: B006
         forbid: Names = [],  # noqa: B006
         set: Annotated[list[Name], Form(max_length=32, description="new coefficients: dog=0, or dog*2")] = [],  # noqa: B006
     ) -> Response:
-        """Photos with concepts forced, forbidden or changed, whatever corrections say; nothing is kept."""
-        found = await explained(given, force=force, forbid=forbid, corrected=False)
-        return _json(await engine.run(lambda: [one.with_coefficients(set) if set else one for one in found]))
+        """Answers with concepts forced, forbidden or changed; corrections are ignored and nothing is saved."""
+        plain = await answers(uploads, force=force, forbid=forbid, corrected=False)
+        return _json(await engine.run(lambda: [answer.with_coefficients(set) for answer in plain]) if set else plain)
 
-    @router.get("/corrections", responses=_says(list[Correction]))
+    @router.get("/corrections", responses=_responses(list[Correction]))
     async def corrections() -> Response:
-        """What people said of photos and what holds, the oldest first."""
+        """The corrections in force, the oldest first."""
         return _json(list(engine.corrections.in_force.values()))
 
-    @router.post("/corrections", status_code=201, responses=_says(Correction, 201))
+    @router.post("/corrections", status_code=201, responses=_responses(Correction, 201))
     async def add_correction(new: NewCorrection) -> Response:
-        """Say what is right or wrong about a photo; when this answers, it is on disk."""
-        told = {"file": new.file, "who": new.who, "why": new.why}
-        kept = await engine.correct(new.image, label=new.label, force=new.force, forbid=new.forbid, **told)
-        return _json(kept, status=201)
+        """Correct the answer for a photo; the response is sent once the correction is on disk."""
+        facts = {"file": new.file, "who": new.who, "why": new.why}
+        correction = await engine.correct(new.image, label=new.label, force=new.force, forbid=new.forbid, **facts)
+        return _json(correction, status=201)
 
-    @router.delete("/corrections/{image}", status_code=204, responses=_says(None, 204))
+    @router.delete("/corrections/{image}", status_code=204, responses=_responses(None, 204))
     async def undo_correction(image: Id) -> Response:
-        """Take the last correction of a photo back."""
+        """Undo the last correction of a photo."""
         await engine.undo_correction(image)
         return Response(status_code=204)
 
-    @router.get("/model", responses=_says(dict[str, Any]))
+    @router.get("/model", responses=_responses(dict[str, Any]))
     async def model() -> Response:
-        """The model, as `hcep info MODEL --json` says it, its changes, and what the server takes."""
+        """The model, as `hcep info MODEL --json` prints it, its changes, and the limits of the server."""
         changes = [msgspec.to_builtins(change) for change in engine.saved.training.history]
         more = {"read_only": engine.read_only, "changes": changes, "limits": engine.limits._asdict()}
         return _json({**engine.saved.facts(), **more})
 
-    @router.get("/hierarchy", responses=_says(dict[str, Any]))
+    @router.get("/hierarchy", responses=_responses(dict[str, Any]))
     async def hierarchy() -> Response:
-        """The concepts, in the JSON that `hcep hierarchy` reads and writes."""
+        """The hierarchy of concepts, in the JSON format of `hcep hierarchy`."""
         return Response(await engine.run(engine.hierarchy.to_json), media_type="application/json")
 
-    @router.get("/health", responses=_says(dict[str, Any]))
+    @router.get("/health", responses=_responses(dict[str, Any]))
     async def health() -> Response:
-        """Whether the server answers; needs no token."""
+        """Whether the server is running; needs no token."""
         return _json({"status": "ok", "version": __version__})
 
     @router.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> str:
-        """Counts in the text format of Prometheus."""
+        """Counters in the text format of Prometheus."""
         lines = ["# TYPE hcep_requests_total counter"]
         lines += [f'hcep_requests_total{{status="{status}"}} {n}' for status, n in sorted(seen.items())]
         for name, n in engine.counts().items():
@@ -189,7 +190,7 @@ def register(app: FastAPI, engine: Engine, seen: Counter[str]) -> None:
     async def nowhere(request: Request) -> Response:
         path, known = request.url.path, [route for route in router.routes if isinstance(route, Route)]
         status = 405 if any(route.path_regex.match(path) for route in known) else 404
-        return _json(Problem(f"there is no {request.method} {path}; the page /api lists all addresses"), status)
+        return _json(Problem(f"there is no {request.method} {path}; the page /api lists all endpoints"), status)
 
     _describe(app)
     for kind in (HCEPError, HTTPException, RequestValidationError, Exception):
@@ -201,7 +202,7 @@ def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) 
 
 
 async def _problem(_: Request, error: Exception) -> Response:
-    """An error as a sentence; one of ours that is not about the request says nothing of the server."""
+    """An error as one sentence; a bug reveals nothing about the server."""
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"][1:])) or "the body"
@@ -211,25 +212,25 @@ async def _problem(_: Request, error: Exception) -> Response:
     if isinstance(error, HCEPError):
         later = {"Retry-After": str(error.seconds)} if isinstance(error, ServerBusyError) else None
         return _json(Problem(str(error)), _STATUS.get(type(error), 422), later)
-    return _json(Problem("this is a bug of the server; its log says more"), 500)
+    return _json(Problem("this is a bug in the server; its log has the details"), 500)
 
 
-def _says(kind: Any, status: int = 200) -> dict[int | str, dict[str, Any]]:
-    """What an address answers, for its description: a kind of record, or a problem."""
+def _responses(kind: Any, status: int = 200) -> dict[int | str, dict[str, Any]]:
+    """The responses of an endpoint, for its description: a kind of record, or a problem."""
 
-    def answer(schema: dict[str, Any], words: str) -> dict[str, Any]:
+    def response(schema: dict[str, Any], words: str) -> dict[str, Any]:
         return {"description": words, "content": {"application/json": {"schema": schema}}}
 
     problem = {"$ref": _REF.format(name="Problem")}
-    said: dict[int | str, dict[str, Any]] = {code: answer(problem, words) for code, words in _WRONG.items()}
+    responses: dict[int | str, dict[str, Any]] = {code: response(problem, text) for code, text in _PROBLEMS.items()}
     if kind is None:
-        return said | {status: {"description": "done"}}
+        return responses | {status: {"description": "done"}}
     (schema,), _ = msgspec.json.schema_components([kind], ref_template=_REF)
-    return said | {status: answer(schema, "the answer")}
+    return responses | {status: response(schema, "the answer")}
 
 
 def _describe(app: FastAPI) -> None:
-    """Serve the description of the API, and a page that shows it with examples."""
+    """Serve the description of the API, and a page that shows it with example commands."""
     schema: dict[str, Any] = {}
 
     def openapi() -> dict[str, Any]:
@@ -246,27 +247,27 @@ def _describe(app: FastAPI) -> None:
     @ui.page("/api", title="API")
     def about(request: Request) -> None:
         with frame("API"):
-            text("h1", "Ask it from a program")
-            text("p", "Photos explained, questioned and corrected in JSON, as the commands print it.", "lead")
-            text("a", "The description for programs (OpenAPI)", href="/openapi.json")
+            text("h1", "Use the explorer from a program")
+            text("p", "Explain, question and correct photos in JSON, the same that the commands print.", "lead")
+            text("a", "OpenAPI description", href="/openapi.json")
             for path, methods in openapi()["paths"].items():
-                for method, told in methods.items():
+                for method, endpoint in methods.items():
                     with text("section", classes="card stack"):
                         text("h2", f"{method.upper()} {path}", "wrap")
-                        text("p", told["description"].replace("`", ""))
-                        for sent in told.get("requestBody", {}).get("content", {}).values():
-                            record = schema["components"]["schemas"][sent["schema"]["$ref"].rpartition("/")[2]]
-                            text("p", f"Takes {', '.join(record['properties'])}.", "soft")
-                        command = _command(str(request.base_url)[:-1] + path, method, told)
+                        text("p", endpoint["description"].replace("`", ""))
+                        for body in endpoint.get("requestBody", {}).get("content", {}).values():
+                            record = schema["components"]["schemas"][body["schema"]["$ref"].rpartition("/")[2]]
+                            text("p", f"Fields: {', '.join(record['properties'])}.", "soft")
+                        command = _command(str(request.base_url)[:-1] + path, method, endpoint)
                         text("pre", command, "small wrap").style("white-space: pre-wrap; margin: 0")
 
 
-def _command(address: str, method: str, told: dict[str, Any]) -> str:
-    """A command that asks an address."""
-    sends, words = told.get("requestBody", {}).get("content", {}), ["curl"]
-    if "multipart/form-data" in sends:
+def _command(address: str, method: str, endpoint: dict[str, Any]) -> str:
+    """A command that calls an endpoint."""
+    body, words = endpoint.get("requestBody", {}).get("content", {}), ["curl"]
+    if "multipart/form-data" in body:
         words.append("-F photo=@photo.jpg" + (" -F why_not=dog" if address.endswith("contrast") else ""))
-    elif "application/json" in sends:
+    elif "application/json" in body:
         example = json.dumps({"image": f"'{_HASH}'", "class": "tabby"})
         words.append(f"-H 'Content-Type: application/json' -d '{example}'")
     elif method != "get":

@@ -1,4 +1,4 @@
-"""The application: pages, API and what keeps both safe, around one engine."""
+"""The application: pages and API around one engine, behind one guard."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def create_app(
 
     Parameters
     ----------
-    model, store : as of `Engine`; `model` may also be one
-    token : what every request must bring, where others than this machine's user can reach the server
+    model, store : as for `Engine`; `model` may also be an `Engine`
+    token : required with every request, if others than this machine's user can reach the server
     warm : load and compile everything at the start, while the first visitor looks for a photo
-    **options : of `Engine`
+    **options : further options of `Engine`
     """
     fastapi, ui = require("fastapi", "web", "the explorer"), require("nicegui", "web", "the explorer").ui
     from hcep.web import api
@@ -49,7 +49,7 @@ def create_app(
     for page in (photo, collection, hierarchy, compare):
         page.register(engine)
     look: dict[str, Any] = {"title": "HCEP", "dark": None, "language": "en-US", "tailwind": False}
-    # A browser, or a server, that is busy for some seconds does not lose its page.
+    # A browser or a server that is busy for some seconds does not lose its page.
     look |= {"reconnect_timeout": 20.0, "storage_secret": secrets.token_hex(32), "show_welcome_message": False}
     ui.run_with(app, **look)
     app.add_middleware(Guard, seen=seen, token=token, max_body=int(engine.limits.request_megabytes * 1e6))
@@ -58,7 +58,7 @@ def create_app(
 
 
 def _give_nonces() -> None:
-    """Have the scripts of NiceGUI's own page carry the nonce of the answer; those that slip into it have none."""
+    """Add the nonce of the response to the scripts of NiceGUI's own page; injected scripts have none."""
     environment = require("nicegui.client", "web", "the explorer").templates.env
     loader = environment.loader
 

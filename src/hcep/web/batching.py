@@ -1,4 +1,4 @@
-"""Requests that come while others are worked on are answered together."""
+"""Answer requests together if they arrive while others are being worked on."""
 
 import asyncio
 from collections import deque
@@ -21,9 +21,9 @@ class ServerBusyError(HCEPError):
 
 
 class Batcher(Generic[Item, Answer]):
-    """A function of up to `size` items, called in a thread of its own with all that have come since its last call.
+    """Call a function of up to `size` items in its own thread, each time with the items that arrived meanwhile.
 
-    At most `limit` items wait; `n_calls` and `n_items` say what was done so far.
+    At most `limit` items wait; `n_calls` and `n_items` count the work done.
     """
 
     def __init__(self, function: Callable[[list[Item]], Sequence[Answer]], size: int, limit: int) -> None:
@@ -34,7 +34,7 @@ class Batcher(Generic[Item, Answer]):
         self._task: asyncio.Task[None] | None = None
 
     async def __call__(self, item: Item) -> Answer:
-        """The answer to one item; raises ServerBusyError, or what the function raises of this item alone."""
+        """The answer to one item; raises ServerBusyError, or what the function raises for this item alone."""
         if len(self._waiting) >= self.limit:
             raise ServerBusyError
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -52,20 +52,20 @@ class Batcher(Generic[Item, Answer]):
     async def _answer_all(self) -> None:
         while self._waiting:
             taken = [self._waiting.popleft() for _ in range(min(self.size, len(self._waiting)))]
-            if batch := [one for one in taken if not one[1].done()]:  # who asked may have gone meanwhile
+            if batch := [pair for pair in taken if not pair[1].done()]:  # the client may have left meanwhile
                 await self._answer(batch)
 
     async def _answer(self, batch: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
         self.n_calls, self.n_items = self.n_calls + 1, self.n_items + len(batch)
         items = [item for item, _ in batch]
         try:
-            found = await asyncio.get_running_loop().run_in_executor(self._thread, self.function, items)
+            answers = await asyncio.get_running_loop().run_in_executor(self._thread, self.function, items)
         except Exception as error:
             if len(batch) == 1 and not batch[0][1].done():
                 batch[0][1].set_exception(error)
-            for one in batch if len(batch) > 1 else ():  # a bad one harms nobody else
-                await self._answer([one])
+            for pair in batch if len(batch) > 1 else ():  # one bad item does not spoil the others
+                await self._answer([pair])
             return
-        for (_, answer), value in zip(batch, found, strict=True):
+        for (_, answer), value in zip(batch, answers, strict=True):
             if not answer.done():
                 answer.set_result(value)

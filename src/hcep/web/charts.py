@@ -1,4 +1,4 @@
-"""Charts of a collection, as Plotly takes them: plain dictionaries that look well in light and dark."""
+"""Charts of a collection for Plotly: plain dictionaries that work in light and dark."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from hcep._checks import escape_terminal
 from hcep.web.collection import Collection
 
-#: Colours of groups that colour-blind people tell apart, of all that is in none, and of what has no colour of its own.
+#: Colours of groups that colour-blind people can tell apart, of photos in no group, and of concepts without a colour.
 COLOURS = ("#1b9e77", "#d95f02", "#7570b3", "#e7298a", "#5d9a17", "#e0a102", "#3b82c4", "#a6761d", "#12a0b0", "#b05bc4")
 OTHER, PALE, INK = "#98a0aa", "#dfe6e4", "#1c2430"
-#: Levels of concepts that are seen at a time, and how many concepts a level needs to get colours.
+#: Levels shown at a time, and the number of concepts from which on a level is coloured.
 SHOWN, SEVERAL = 3, 4
-#: A concept with this share of the photos is not worth a ring of its own.
+#: A concept with this share of the photos gets no ring of its own.
 NEARLY_ALL = 0.95
 CLEAR = "rgba(0,0,0,0)"
 LAYOUT = {
@@ -29,7 +29,7 @@ CONFIG = {"displayModeBar": False, "scrollZoom": True}
 
 
 def plain(text: str) -> str:
-    """Text that Plotly shows as it is: it reads some tags and entities.
+    """Text that Plotly shows as it is, although it interprets some tags and entities.
 
     >>> plain("a<b>")
     'a&lt;b&gt;'
@@ -38,7 +38,7 @@ def plain(text: str) -> str:
 
 
 def concepts(collection: Collection, counts: NDArray[np.int64], node: int) -> dict[str, Any]:
-    """Photos by concept from a node down, of `counts` photos at each node: a sunburst."""
+    """A sunburst of photos by concept, from a node down, with `counts` photos at each node."""
     tree = collection.model.hierarchy.path_tree
     levels = [[node]]
     for _ in range(SHOWN):
@@ -65,7 +65,7 @@ def concepts(collection: Collection, counts: NDArray[np.int64], node: int) -> di
 
 
 def groups(collection: Collection, level: int) -> tuple[list[tuple[str, int, str]], list[str]]:
-    """The commonest concepts at a level of the paths on the map: name, photos and colour; and each photo's colour."""
+    """The most frequent concepts at a level of the paths on the map (name, photos, colour), and each photo's colour."""
     at = collection.at_level(collection.on_map, level)
     nodes, counts = np.unique(at, return_counts=True)
     order = np.argsort(-counts, kind="stable")
@@ -77,7 +77,7 @@ def groups(collection: Collection, level: int) -> tuple[list[tuple[str, int, str
 
 
 def map_of(collection: Collection, colours: list[str], group: Sequence[int] | None) -> dict[str, Any]:
-    """The photos as points to draw a lasso around; those of the group stand out."""
+    """The photos as points for a lasso; the points of the group stand out."""
     lit = np.isin(collection.on_map, collection.on_map if group is None else group)
     trace = {
         "type": "scattergl",

@@ -1,6 +1,6 @@
-"""Photos of strangers are decoded in processes of their own, with limits of time and memory.
+"""Untrusted uploads are decoded in separate processes with limits on time and memory.
 
-Run as a program it is such a process: frames of bytes come in, each a file, and a frame goes out for each.
+Run as a program, this module is such a process: it reads frames of bytes, one per file, and writes one frame for each.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 from hcep.embeddings.images import ImageProblem, open_image, small_jpeg
 from hcep.embeddings.preprocessing import Preprocessing, PreprocessingError
 
-#: Bytes of address space that a decoding process may have.
+#: Bytes of address space for a decoding process.
 MEMORY = 3 << 30
-#: Pixels of the longer side of the picture that is kept to be shown.
+#: Pixels on the longer side of the copy to show.
 SHOWN = 1280
 
 
 class Decoded(Struct):
-    """A photo: a JPEG of it to show, and the encoder's input, where its preprocessing is one of ours."""
+    """A decoded photo: a JPEG to show and, if its preprocessing is one of ours, the encoder's input."""
 
     jpeg: bytes = b""
     pixels: bytes = b""
@@ -41,9 +41,9 @@ class Decoded(Struct):
 
 
 class Decoders:
-    """`n` processes that decode, each file within `seconds` and `max_pixels`.
+    """`n` decoding processes; each file is limited to `seconds` and `max_pixels`.
 
-    They also prepare the encoder's input, where its `preprocessing` is one of ours.
+    They also prepare the encoder's input if its `preprocessing` is one of ours.
     """
 
     def __init__(self, preprocessing: Mapping[str, Any], max_pixels: int, seconds: float = 10.0, n: int = 2) -> None:
@@ -55,26 +55,26 @@ class Decoders:
             self._free.put_nowait(None)
 
     async def __call__(self, data: bytes) -> Decoded:
-        """Decode a file; raises ImageProblem, also where it takes too long."""
+        """Decode a file; raises ImageProblem, also if it takes too long."""
         process, answer = await self._free.get(), None
         try:
             process = process or await self._start()
             answer = await asyncio.wait_for(_exchange(process, data), self.seconds)
         except TimeoutError:
-            raise ImageProblem(f"it takes longer than {self.seconds:g} seconds to decode") from None
+            raise ImageProblem(f"decoding takes longer than {self.seconds:g} seconds") from None
         except (asyncio.IncompleteReadError, OSError):
-            raise ImageProblem("it cannot be decoded within the limits of memory") from None
+            raise ImageProblem("decoding needs more memory than allowed") from None
         finally:
-            if answer is None and process is not None:  # also when who asked has gone
+            if answer is None and process is not None:  # also when the client has left
                 with suppress(ProcessLookupError):
                     process.kill()
                 self._all.remove(process)
                 process = None
             self._free.put_nowait(process)
-        found = msgspec.msgpack.decode(answer, type=Decoded)
-        if found.problem:
-            raise ImageProblem(found.problem)
-        return found
+        decoded = msgspec.msgpack.decode(answer, type=Decoded)
+        if decoded.problem:
+            raise ImageProblem(decoded.problem)
+        return decoded
 
     async def _start(self) -> asyncio.subprocess.Process:
         command, pipe = (sys.executable, "-m", "hcep.web.decoding", self._options), asyncio.subprocess.PIPE
@@ -100,8 +100,8 @@ async def _exchange(process: asyncio.subprocess.Process, data: bytes) -> bytes:
 
 
 def decoded(data: bytes, steps: Preprocessing | None, max_pixels: int) -> Decoded:
-    """Decode a file, in this process."""
-    with TemporaryFile() as file:  # without a name: nothing of it stays, whatever ends the process
+    """Decode a file in this process."""
+    with TemporaryFile() as file:  # it has no name, so nothing is left behind however the process ends
         file.write(data)
         file.flush()
         try:
@@ -117,7 +117,7 @@ def _main() -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server ends it, when all is answered
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server ends it once all requests are answered
     warnings.simplefilter("ignore")
     options, steps, target = json.loads(sys.argv[1]), None, sys.stdout.buffer
     with suppress(PreprocessingError, TypeError):

@@ -1,9 +1,9 @@
-"""What every page and every request asks: a model, the photos that were given, what people said of them."""
+"""The engine behind every page and request: a model, the uploaded photos, and people's corrections."""
 
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -35,6 +35,8 @@ from hcep.web.decoding import Decoders
 
 T = TypeVar("T")
 CORRECTIONS = "corrections.jsonl"
+#: Explainers that are kept: a slider asks for many coverages in passing.
+KEPT_EXPLAINERS = 32
 
 
 class PhotoNotFoundError(HCEPError):
@@ -47,51 +49,48 @@ class ReadOnlyModelError(HCEPError):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Photo(EncodedImage):
-    """An uploaded photo.
-
-    `id` is the SHA-256 of its file, `jpeg` a copy with at most 1280 pixels a side to show.
-    """
+    """An uploaded photo: `id` is the SHA-256 of its file, `jpeg` a copy of at most 1280 pixels a side to show."""
 
     id: str
     jpeg: bytes
 
     @property
     def image(self) -> Image.Image:
-        """The copy, RGB; decoded anew each time."""
-        return _picture(self.jpeg)
+        """The copy in RGB, decoded each time."""
+        return Image.open(BytesIO(self.jpeg), formats=["JPEG"]).convert("RGB")
 
 
 class Limits(NamedTuple):
-    """What the server takes on: `megabytes`, `megapixels` and `seconds` to decode are of one photo, `photos` those that
-    are remembered, `queue` what may wait for each part of the work, `batch` what is encoded together.
-    """
+    """What the server accepts."""
 
-    megabytes: float = 20.0
-    megapixels: float = 50.0
-    photos: int = 256
-    per_request: int = 32
+    megabytes: float = 20.0  # per photo
+    megapixels: float = 50.0  # per photo
+    photos: int = 256  # that are remembered
+    per_request: int = 32  # photos
     request_megabytes: float = 100.0
-    seconds: float = 10.0
-    queue: int = 64
-    batch: int = 8
+    seconds: float = 10.0  # to decode a photo
+    queue: int = 64  # requests that may wait for each kind of work
+    batch: int = 8  # photos that are encoded together
 
 
-class _Asked(NamedTuple):
+class _Question(NamedTuple):
     photo: Photo
     request: Request
-    alike: tuple[tuple[str, ...], bool, int, float | None, int | Literal["auto"] | None]
+    why_not: tuple[str, ...]
+    where: bool
+    options: tuple[int, float | None, int | Literal["auto"] | None]  # n_best, coverage, n_paths
 
 
 class Engine:
-    """A model that answers many at once, and that is changed by one at a time.
+    """A model that answers many requests at once and is changed by one request at a time.
 
     Parameters
     ----------
-    model : SavedModel or path; the built-in one by default, which cannot be changed
-    store : EmbeddingStore or path; a collection to look through
-    corrections : path of the file of what people said; by default in the model's folder, for the built-in model in the
-        user's data folder
-    encoder : Encoder or name, instead of the one that the model names
+    model : SavedModel or path; the default is the built-in model, which cannot be changed
+    store : EmbeddingStore or path; a collection to explore
+    corrections : path of the corrections file; by default in the model's folder, or in the user's data folder for the
+        built-in model
+    encoder : Encoder or name (default: the model's)
     limits : Limits
     other : SavedModel or path; a model to compare with
     """
@@ -109,8 +108,8 @@ class Engine:
         self.limits, self.read_only = limits or Limits(), model is None
         self.saved = model if isinstance(model, SavedModel) else builtin_model() if model is None else read_model(model)
         self.other = other if other is None or isinstance(other, SavedModel) else read_model(other)
-        own = user_data_path("hcep", appauthor=False) if model is None else self.saved.folder
-        self.corrections_file = Path(corrections or own / CORRECTIONS)
+        folder = user_data_path("hcep", appauthor=False) if model is None else self.saved.folder
+        self.corrections_file = Path(corrections or folder / CORRECTIONS)
         self.encoder = load_model_encoder(self.saved.encoder, self.saved.folder, encoder)
         self.store = store if store is None or isinstance(store, EmbeddingStore) else EmbeddingStore(store)
         if self.store is not None:
@@ -120,19 +119,19 @@ class Engine:
         self._lock, self._pool = threading.Lock(), ThreadPoolExecutor(4)
         self._n_running = self._n_decoding = 0
         self._decode = Decoders(self.encoder.preprocessing, int(self.limits.megapixels * 1e6), self.limits.seconds)
-        n, most = self.limits.batch, self.limits.queue
-        self._encode: Batcher[NDArray[np.float32], tuple[Any, Any]] = Batcher(self._encoded, n, most)
-        self._explain: Batcher[_Asked, Answer] = Batcher(self._explained, n, most)
+        size, limit = self.limits.batch, self.limits.queue
+        self._encode: Batcher[NDArray[np.float32], tuple[Any, Any]] = Batcher(self._encode_batch, size, limit)
+        self._explain: Batcher[_Question, Answer] = Batcher(self._answer_batch, size, limit)
 
     def _open(self, saved: SavedModel) -> None:
         """Answer with this version of the model from now on."""
         self.corrections = Corrections(self.corrections_file, saved.hierarchy, missing=True, lenient=True)
-        _ = saved.path_model  # read now, not while somebody waits
+        _ = saved.path_model  # read it now, not when somebody waits for an answer
         self.saved, self._version = saved, (saved, dict[Any, Explainer]())
 
     @property
     def model(self) -> PathModel:
-        """What predicts, in its newest version."""
+        """The classifier, in its newest version."""
         return self.saved.path_model
 
     @property
@@ -140,7 +139,7 @@ class Engine:
         return self.saved.path_model.hierarchy
 
     async def warm_up(self) -> None:
-        """Explain a grey picture and forget it, so that nobody's first photo waits for what is loaded and compiled."""
+        """Explain a grey picture and forget it, so that the first photo does not wait for loading and compiling."""
         Image.new("RGB", (64, 64), "grey").save(grey := BytesIO(), "PNG")
         photo = await self.add_photo(grey.getvalue())
         await self.explain(photo, where=True)
@@ -153,50 +152,44 @@ class Engine:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def add_photo(self, data: bytes, name: str = "") -> Photo:
-        """Decode and encode a photo, and remember it; raises ImageProblem in a few words, or ServerBusyError."""
+        """Decode, encode and remember a photo; raises ImageProblem with a short reason, or ServerBusyError."""
         if not data:
             raise ImageProblem("empty file")
         if len(data) > self.limits.megabytes * 1e6:
             raise ImageProblem(f"too large: more than {self.limits.megabytes:g} MB")
-        key, name = sha256(data).hexdigest(), _plain(name)
+        key, name = sha256(data).hexdigest(), _file_name(name)
         if key in self._photos:
-            return replace(self.photo(key), name=name)  # others may call it something else
+            return replace(self.photo(key), name=name)  # other visitors may call it something else
         if self._n_decoding >= self.limits.queue:
             raise ServerBusyError
         self._n_decoding += 1
         try:
-            found = await self._decode(data)
+            decoded = await self._decode(data)
         finally:
             self._n_decoding -= 1
-        pixels = found.array()
-        if pixels is None:  # a preprocessing that only the encoder knows
-            pixels = await self.run(lambda: self.encoder.preprocess(_picture(found.jpeg)))
+        image = Image.open(BytesIO(decoded.jpeg), formats=["JPEG"])
+        pixels = decoded.array()
+        if pixels is None:  # only the encoder knows this preprocessing
+            pixels = await self.run(lambda: self.encoder.preprocess(image.convert("RGB")))
         embedding, features = await self._encode(pixels)
-        photo = Photo(
-            id=key,
-            name=name,
-            jpeg=found.jpeg,
-            embedding=embedding,
-            size=Image.open(BytesIO(found.jpeg)).size,
-            features=features,
-            pixels=pixels if features is None else None,
-        )
+        arrays = {"embedding": embedding, "features": features, "pixels": pixels if features is None else None}
+        photo = Photo(id=key, name=name, jpeg=decoded.jpeg, size=image.size, **arrays)
         self._photos[key] = photo
         while len(self._photos) > self.limits.photos:
             self._photos.popitem(last=False)
         return photo
 
     def photo(self, key: str) -> Photo:
-        """A photo by its id; raises PhotoNotFoundError when it is not, or no longer, remembered."""
+        """A photo by its id; raises PhotoNotFoundError if the server does not remember it."""
         if key not in self._photos:
-            raise PhotoNotFoundError(f"no photo {key[:12]!r} is remembered; give it again")
+            raise PhotoNotFoundError(f"the server does not remember the photo {key[:12]!r}; upload it again")
         self._photos.move_to_end(key)
         return self._photos[key]
 
     async def add_stored_photo(self, row: int) -> Photo:
         """A photo of the store, by its row; raises PhotoNotFoundError, or as `add_photo`."""
         if self.store is None or not 0 <= row < len(self.store):
-            raise PhotoNotFoundError(f"no photo {row} in the store")
+            raise PhotoNotFoundError(f"there is no photo {row} in the store")
         path = Path(str(self.store.paths[row]))
         try:
             with path.open("rb") as file:
@@ -205,8 +198,8 @@ class Engine:
             raise PhotoNotFoundError(f"{path.name}: {error.strerror}") from None
         return await self.add_photo(data, path.name)
 
-    def _encoded(self, arrays: list[NDArray[np.float32]]) -> list[tuple[Any, Any]]:
-        """Embeddings, and feature maps where there are any, from one run of the network where the maps are exact."""
+    def _encode_batch(self, arrays: list[NDArray[np.float32]]) -> list[tuple[Any, Any]]:
+        """The embedding of each image, and its feature map if the encoder has them."""
         X, features = encode_pixels(self.encoder, np.stack(arrays), maps=True)
         return [(x, None if features is None else features[i].copy()) for i, x in enumerate(X)]
 
@@ -223,79 +216,75 @@ class Engine:
         n_paths: int | Literal["auto"] | None = None,
         corrected: bool = True,
     ) -> Answer:
-        """Explain a photo, together with those of others who ask at the same time; raises as that, or ServerBusyError.
+        """Explain a photo, together with photos of others who ask at the same time.
 
-        Parameters
-        ----------
-        photo : Photo
-        force, forbid, why_not, where, n_best, coverage, n_paths : as of `hcep.explain_images`
-        corrected : honour what people said of the photo
+        Raises as `hcep.explain_images`, which also describes the options, or ServerBusyError. `corrected` applies the
+        photo's correction.
         """
         request = Request.of(force, forbid)
         if corrected:
             request = self.corrections.requests([photo.id], request)[0]
-        asked = _Asked(photo, request, (Request.of(why_not).force, where, n_best, coverage, n_paths))
-        answer = await self._explain(asked)
+        question = _Question(photo, request, Request.of(why_not).force, where, (n_best, coverage, n_paths))
+        answer = await self._explain(question)
         return answer.replaced(correction=self.corrections.applied(photo.id) if corrected else None)
 
-    def _explained(self, asked: list[_Asked]) -> list[Answer]:
-        """Answers in order; those that ask for the same things are searched together."""
-        found: dict[int, Answer] = {}
-        for alike in {one.alike for one in asked}:
-            rows = [i for i, one in enumerate(asked) if one.alike == alike]
-            found |= zip(rows, self._searched([asked[i] for i in rows], *alike), strict=True)
-        return [found[i] for i in range(len(asked))]
+    def _answer_batch(self, questions: list[_Question]) -> list[Answer]:
+        """Answers in order; questions that differ in the photo and its limits alone are searched together."""
+        answers: dict[int, Answer] = {}
+        for kind in {question[2:] for question in questions}:
+            why_not, where, options = kind
+            rows = [i for i, question in enumerate(questions) if question[2:] == kind]
+            explainer = self._explainer(*options)
+            for concept in why_not:
+                explainer.evidence.find(concept)  # an unknown concept is an error
+            together = explainer.answers(
+                [questions[i].photo for i in rows],
+                requests=[questions[i].request for i in rows],
+                why_not=why_not,
+                encoder=self.encoder if where else None,
+            )
+            answers |= zip(rows, together, strict=True)
+        return [answers[i] for i in range(len(questions))]
 
-    def _searched(self, asked: list[_Asked], why_not: tuple[str, ...], where: bool, *options: Any) -> Iterator[Answer]:
-        explainer = self._explainer(*options)
-        for name in why_not:
-            explainer.evidence.find(name)  # an unknown concept is an error
-        return explainer.answers(
-            [one.photo for one in asked],
-            requests=[one.request for one in asked],
-            why_not=why_not,
-            encoder=self.encoder if where else None,
-        )
+    def _explainer(self, n_best: int, *options: Any) -> Explainer:
+        """An explainer with these options and the newest version of the model."""
+        saved, explainers = self._version
+        if (n_best, *options) not in explainers:
+            if len(explainers) > KEPT_EXPLAINERS:
+                explainers.clear()
+            explainers[n_best, *options] = Explainer(saved.path_model, n_best, saved.atom_names, *options)
+        return explainers[n_best, *options]
 
-    def _explainer(self, *options: Any) -> Explainer:
-        """For n_best, coverage and n_paths, with the newest version of the model."""
-        saved, made = self._version
-        if options not in made:
-            if len(made) > 32:  # of coverages that a slider passed by
-                made.clear()
-            made[options] = Explainer(saved.path_model, options[0], saved.atom_names, *options[1:])
-        return made[options]
-
-    async def run(self, function: Callable[..., T], *args: Any, **kw: Any) -> T:
-        """Call anything of the library in a thread, so that others are answered meanwhile; raises ServerBusyError."""
+    async def run(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Call a function in a thread, so that others are answered meanwhile; raises ServerBusyError."""
         if self._n_running >= self.limits.queue:
             raise ServerBusyError
         self._n_running += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: function(*args, **kw))
+            return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: function(*args, **options))
         finally:
             self._n_running -= 1
 
     async def correct(
-        self, photo: str, *, label: str | None = None, force: Concepts = (), forbid: Concepts = (), **told: Any
+        self, photo: str, *, label: str | None = None, force: Concepts = (), forbid: Concepts = (), **facts: Any
     ) -> Correction:
-        """Keep what somebody says of a photo; on return it is on disk.
+        """Save a correction of a photo, by its id; on return it is on disk.
 
         Parameters
         ----------
-        photo : id
-        label, force, forbid : the true class, concepts that are right, and wrong; by label, name or synonym
-        **told : file, who, why; as of `Corrections.add`
+        label, force, forbid : the true class, concepts that are right, and concepts that are wrong; by label, name or
+            synonym
+        **facts : file, who and why, as for `Corrections.add`
         """
         if not (label or any(Request.of(force, forbid))):
-            raise HCEPError("say what is right or wrong: a class, or concepts to force or forbid")
+            raise HCEPError("the correction is empty: give a class, or concepts to force or forbid")
 
-        def keep() -> Correction:
+        def save() -> Correction:
             with self._lock:
-                self.corrections.add(photo, force=force, forbid=forbid, label=label, **told)
+                self.corrections.add(photo, label=label, force=force, forbid=forbid, **facts)
                 return self.corrections.in_force[photo]
 
-        return await self.run(keep)
+        return await self.run(save)
 
     async def undo_correction(self, photo: str, *, who: str = "") -> None:
         def undo() -> None:
@@ -307,7 +296,7 @@ class Engine:
         await self.run(undo)
 
     async def change(self, what: str, function: Callable[[HCEPClassifier], Any]) -> None:
-        """Change the model in a new version, by `change_model`; on return it is on disk, and answers come from it."""
+        """Save a changed model as a new version (see `change_model`); on return answers come from it."""
         await self.run(self._change, lambda: change_model(self.saved.folder, what, function))
 
     async def add_class(self, name: str, parent: str | None, photos: Sequence[Photo]) -> None:
@@ -316,35 +305,33 @@ class Engine:
         await self.change(what, lambda fitted: fitted.add_class(name, parent, X))
 
     async def undo_change(self) -> Change:
-        """Go back to the version before the last change; what is undone."""
+        """Go back to the version before the last change, and return that change."""
         return await self.run(self._change, lambda: undo_change(self.saved.folder))
 
     def versions(self) -> list[Change]:
-        """The changes of the model since it was fitted, the first one first."""
+        """The changes of the model since it was fitted, the oldest first."""
         return read_model(self.saved.folder).training.history
 
     def _change(self, change: Callable[[], T]) -> T:
         if self.read_only:
-            told = "the built-in model cannot be changed; make a folder of it with "
-            raise ReadOnlyModelError(told + "`hcep open efficientnet-lite2 -o MODEL` and start `hcep serve MODEL`")
+            raise ReadOnlyModelError(
+                "the built-in model cannot be changed; save a copy with `hcep open efficientnet-lite2 -o MODEL` and "
+                "start `hcep serve MODEL`"
+            )
         with self._lock:
-            done = change()
+            result = change()
             self._open(read_model(self.saved.folder))
-            return done
+            return result
 
     def counts(self) -> dict[str, int]:
-        """What is waiting, and what was done, for those who watch the server."""
-        found = {"photos_remembered": len(self._photos), "decoding": self._n_decoding, "running": self._n_running}
+        """What is waiting and what was done, for monitoring."""
+        counts = {"photos_remembered": len(self._photos), "decoding": self._n_decoding, "running": self._n_running}
         for name, batcher in (("encode", self._encode), ("explain", self._explain)):
-            found |= {f"waiting_to_{name}": len(batcher), f"{name}_photos_total": batcher.n_items}
-            found[f"{name}_runs_total"] = batcher.n_calls
-        return found
+            counts |= {f"waiting_to_{name}": len(batcher), f"{name}_photos_total": batcher.n_items}
+            counts[f"{name}_runs_total"] = batcher.n_calls
+        return counts
 
 
-def _picture(jpeg: bytes) -> Image.Image:
-    return Image.open(BytesIO(jpeg), formats=["JPEG"]).convert("RGB")
-
-
-def _plain(name: str) -> str:
-    """The name of a file without folders and controls, for people to read; nothing is ever opened by it."""
+def _file_name(name: str) -> str:
+    """The name of a file without folders and control characters, for people to read; nothing is opened by it."""
     return "".join(filter(str.isprintable, name.replace("\\", "/").rpartition("/")[2]))[:120]

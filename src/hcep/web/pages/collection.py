@@ -1,4 +1,4 @@
-"""The collection page: photos by concept, with filters, mistakes, a map, and what is shown as a file."""
+"""The collection page: photos by concept, with filters, mistakes, a map, and downloads."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,22 +15,22 @@ from hcep.web.engine import Engine, Photo
 from hcep.web.pages import many
 from hcep.web.pages.frame import button, clickable, frame, guarded, notice, on_value, tabs, text, ui, working
 
-#: Photos that may be dropped together.
+#: Photos that may be dropped at once.
 DROPPED = 2000
 SHOW = {"all": "All", "unsure": "Unsure", "mistakes": "Mistakes", "unlike": "Unlike training"}
-SORT = {"given": "Given order", "unsure": "Least sure first", "worst": "Worst mistakes first"}
+SORT = {"given": "Original order", "unsure": "Least sure first", "worst": "Worst mistakes first"}
 LEAD = (
-    "Drop a folder of photos. They are sorted by concept, from the most general down; where folders are named after "
-    "classes, mistakes are shown too."
+    "Drop a folder of photos to sort them by concept. If the folders are named after classes, you also see the "
+    "mistakes."
 )
-#: Says when a chart is seen, and what is clicked in it: Plotly does so by events that NiceGUI does not hand on.
+#: Reports when a chart is visible and what is clicked in it: NiceGUI does not pass on these events of Plotly.
 HOOK = """(function hook(tries) {
   const chart = getHtmlElement(%d), tell = (name, detail) => chart.dispatchEvent(new CustomEvent(name, { detail }));
   if (!chart?._fullLayout) return tries && setTimeout(() => hook(tries - 1), 50);
   new IntersectionObserver((seen) => tell("seen", seen[0].isIntersecting)).observe(chart);
   chart.on("plotly_sunburstclick", (event) => { tell("concept", event.points[0].id); return false; });
 })(400)"""
-#: Drawing the map anew ends the lasso with no points.
+#: Redrawing the map ends the lasso with no points.
 LASSO = "(event) => event?.points?.length && emit(event.points.map((point) => point.customdata))"
 
 
@@ -43,31 +43,31 @@ def register(engine: Engine) -> None:
             chosen = collections.photos.get(photos or collections.store)
             if chosen is None or not chosen.names:
                 _empty(collections)
-            elif (collection := await many.looked_at(collections, chosen, engine.saved)) is not None:
+            elif (collection := await many.answered(collections, chosen, engine.saved)) is not None:
                 _Page(collections, collection, await engine.run(collection.score, engine.saved))
 
 
 def _empty(collections: many.Collections) -> None:
-    taken: list[tuple[str, Photo]] = []
+    photos: list[tuple[str, Photo]] = []
 
     async def take(photo: Photo, name: str) -> None:
-        if len(taken) >= DROPPED:
+        if len(photos) >= DROPPED:
             raise HCEPError(f"more than {DROPPED:,} photos; encode them into a store")
         jpeg = await collections.engine.run(small_jpeg, photo.image, 480, 85)  # hundreds of them fit into memory
-        taken.append((name, replace(photo, jpeg=jpeg, features=None, pixels=None)))
+        photos.append((name, replace(photo, jpeg=jpeg, features=None, pixels=None)))
 
     def done() -> None:
-        if taken:
-            key = collections.add(DroppedPhotos(sorted(taken, key=lambda one: one[0])))
+        if photos:
+            key = collections.add(DroppedPhotos(sorted(photos, key=lambda pair: pair[0])))
             ui.navigate.to(f"/collection?photos={key}")
 
-    text("h1", "Look through a collection")
+    text("h1", "Explore a collection")
     text("p", LEAD, "lead")
-    words = f"Up to {DROPPED:,} photos; they stay on this machine."
+    words = f"Up to {DROPPED:,} photos. They stay on this machine."
     many.DropZone(collections, take, words, done).props["folders"] = True
     with text("div", classes="card stack"):
         text("h2", "Larger collections")
-        text("p", "Encode the photos once, then open their store; a hundred thousand photos are no trouble.")
+        text("p", "Encode the photos once, then open their store. A hundred thousand photos are fine.")
         text("pre", "hcep encode photos/ -o store/\nhcep serve --store store/", "command")
 
 
@@ -108,35 +108,35 @@ class _Page:
         self.toolbar.clear()
         with self.toolbar:
             with text("div", classes="line", role="group", aria_label="Show"):
-                some = {name: (SHOW[name], n) for name, n in numbers.items() if n or name == view.show}
-                many.chips(some, view.show, lambda name: self.change(show=name))
+                filters = {name: (SHOW[name], n) for name, n in numbers.items() if n or name == view.show}
+                many.chips(filters, view.show, lambda name: self.change(show=name))
             with text("nav", classes="line trail", aria_label="Concept"):
                 for node in (0, *collection.trail(view.node)):
                     words = f"› {collection.node_name(node)}" if node else "All concepts"
-                    made = button(words, partial(self.change, node=node), "quiet crumb wrap")
-                    made.props["aria-current"] = str(node == view.node).lower()
+                    crumb = button(words, partial(self.change, node=node), "quiet crumb wrap")
+                    crumb.props["aria-current"] = str(node == view.node).lower()
                 if view.common is not None:
                     self.removable(f"mistakes within {h.name(h.ids[view.common])}", common=None)
                 if view.group is not None:
-                    self.removable(f"{len(view.group):,} chosen on the map", group=None)
+                    self.removable(f"{len(view.group):,} selected on the map", group=None)
             with text("div", classes="line"):
                 text("span", f"{len(self.rows):,} shown", "soft number grow", role="status")
                 orders = {key: words for key, words in SORT.items() if key != "worst" or numbers["mistakes"]}
                 many.select("Order", orders, view.sort, lambda value: self.change(sort=value))
-                button("CSV", self.save_table, icon="download", aria_label="CSV of the photos shown")
-                button("Report", self.save_report, icon="description", aria_label="Report of the photos shown")
+                button("CSV", self.save_table, icon="download", aria_label="Download the photos shown as CSV")
+                button("Report", self.save_report, icon="description", aria_label="Download a report of the photos")
 
     def removable(self, words: str, **what: Any) -> None:
         clickable(f"{words} ✕", partial(self.change, **what), "chip lit wrap", aria_label=f"Remove: {words}")
 
     def make_concepts(self) -> None:
-        text("p", "Click a concept; the middle goes up.", "small soft")
+        text("p", "Click a concept to see its photos; click the middle to go up.", "small soft")
         self.chart = _Chart()
         self.chart.plot.on("concept", guarded(self.clicked), js_handler="(event) => emit(event.detail)")
         self.children = text("ul", classes="bars", aria_label="Concepts below")
 
     def clicked(self, event: Any) -> None:
-        """A part of the chart: the one in the middle goes up."""
+        """A click on the chart; the middle leads to the concept above."""
         node = min(max(int(event.args), 0), self.tree.n_nodes - 1)
         self.change(node=max(int(self.tree.parent[self.view.node]), 0) if node == self.middle else node)
 
@@ -155,20 +155,24 @@ class _Page:
 
     def make_mistakes(self, known: bool) -> None:
         if not self.collection.masks["mistakes"].any():
-            text("p", "No mistakes." if known else "Whether answers are right is not known: the photos have no labels.")
+            text("p", "No mistakes." if known else "The photos have no labels, so mistakes are not known.")
             return
-        text("p", "Where truth and answer part: the lower the concept, the smaller the mistake.", "small soft")
+        text(
+            "p",
+            "The concept where label and answer part. The more specific it is, the smaller the mistake.",
+            "small soft",
+        )
         shown = {"show": "mistakes", "sort": "worst", "node": 0, "group": None}
         many.confusion_bars(
             self.collection,
-            lambda truth, answer, n: f"most often {truth} taken for {answer}, {n:,}×",
+            lambda truth, answer, n: f"most often {truth} mistaken for {answer}, {n:,}×",
             lambda concept: self.change(common=concept, **shown),
         )
 
     def make_map(self) -> None:
         with text("label", "Colour by level", "name"):
-            made = text("input", type="range", min=1, max=self.tree.depth, value=self.level, aria_label="Level")
-        on_value(made, "change", self.set_level)
+            slider = text("input", type="range", min=1, max=self.tree.depth, value=self.level, aria_label="Level")
+        on_value(slider, "change", self.set_level)
         self.map = _Chart()
         self.map.plot.on("plotly_selected", guarded(self.lasso), js_handler=LASSO)
         self.legend = text("ul", classes="line legend", aria_label="Colours")
@@ -196,7 +200,7 @@ class _Page:
         with self.group:
             if group is None:
                 n, total = len(collection.on_map), len(collection)
-                part = "" if n == total else f" The map shows {n:,} of {total:,} photos, evenly chosen."
+                part = "" if n == total else f" The map shows an even selection of {n:,} of {total:,} photos."
                 text("p", f"Draw around points to see their photos and paths.{part}", "small soft")
                 return
             text("h3", f"Paths of {len(group):,} photos")
@@ -208,18 +212,18 @@ class _Page:
 
     def open(self, row: int) -> None:
         with many.photo_dialog(self.collections, self.collection.photos, row):
-            many.told(self.collection, row)
+            many.answer_details(self.collection, row)
 
     async def save_table(self) -> None:
-        with working("Writing the table"):
+        with working("Writing the table …"):
             table = await self.collections.engine.run(self.collection.table, self.rows)
         ui.download.content(table.encode("utf-8-sig"), "photos.csv", "text/csv")
 
     async def save_report(self) -> None:
         n = min(len(self.rows), IN_REPORT)
         if not n:
-            raise HCEPError("there is no photo to report on")
-        with working(f"Explaining {n:,} photos"):
+            raise HCEPError("no photo is shown, so there is nothing to report")
+        with working(f"Explaining {n:,} photos …"):
             title = f"{n:,} photos of {self.collection.photos.title}"
             page = await self.collections.engine.run(self.collection.report, self.rows, title)
         ui.download.content(page.encode(), "photos.html", "text/html")
@@ -228,22 +232,22 @@ class _Page:
 
 
 class _Chart:
-    """A chart that is drawn when it is seen; what it says is also said in words."""
+    """A chart that is drawn once it is visible; the page also has its content in words."""
 
     def __init__(self) -> None:
         self.plot = ui.plotly({"data": [], "layout": charts.LAYOUT, "config": charts.CONFIG}).classes("chart")
         self.plot.props["aria-hidden"] = "true"
-        self.seen = False
+        self.visible = False
         self.waiting: Callable[[], dict[str, Any]] | None = None
-        self.plot.on("seen", guarded(self.is_seen), js_handler="(event) => emit(event.detail)")
+        self.plot.on("seen", guarded(self.set_visible), js_handler="(event) => emit(event.detail)")
         ui.run_javascript(HOOK % self.plot.id)
 
-    def is_seen(self, event: Any) -> None:
-        self.seen = bool(event.args)
+    def set_visible(self, event: Any) -> None:
+        self.visible = bool(event.args)
         self.show(self.waiting)
 
     def show(self, figure: Callable[[], dict[str, Any]] | None) -> None:
-        """Draw what the function makes, now or when it is seen."""
-        self.waiting = None if self.seen else figure
-        if self.seen and figure is not None:
+        """Draw the figure that the function makes, now or once the chart is visible."""
+        self.waiting = None if self.visible else figure
+        if self.visible and figure is not None:
             self.plot.update_figure(figure())

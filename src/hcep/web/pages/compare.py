@@ -1,4 +1,4 @@
-"""The compare page: two models, maybe of two encoders, on the same photos side by side."""
+"""The compare page: two models, possibly with two encoders, side by side on the same photos."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -19,7 +19,7 @@ from hcep.web.pages.frame import frame, text, ui
 
 
 class EncodedPhotos(Photos):
-    """The photos of a collection, encoded anew by another encoder; one that cannot be read is all zeros."""
+    """The photos of a collection, encoded again by another encoder; photos that cannot be read are all zeros."""
 
     block = 32
 
@@ -44,35 +44,35 @@ class EncodedPhotos(Photos):
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """The answers of two models to the same photos."""
+    """The answers of two models for the same photos."""
 
     one: Collection
     other: Collection
 
     @cached_property
     def masks(self) -> dict[str, NDArray[np.bool_]]:
-        said = [np.array(list(map(str, c.model.classes.tolist())))[c.predicted] for c in (self.one, self.other)]
-        agree = said[0] == said[1]
+        labels = [np.array(list(map(str, c.model.classes.tolist())))[c.predicted] for c in (self.one, self.other)]
+        agree = labels[0] == labels[1]
         a, b = (c.masks["right"] & self.known for c in (self.one, self.other))
         all_ = np.ones(len(agree), dtype=bool)
         return {"all": all_, "differ": ~agree, "one": a & ~b, "other": b & ~a, "neither": self.known & ~a & ~b}
 
     @cached_property
     def known(self) -> NDArray[np.bool_]:
-        """Photos whose label is a class of both."""
+        """Photos whose label is a class of both models."""
         return np.asarray((self.one.truth >= 0) & (self.other.truth >= 0))
 
     @cached_property
     def parting(self) -> Collection:
-        """The one model's answers with the other's in place of the truth: its mistakes are where the two part."""
+        """The first model's answers with the second's as the truth: its mistakes are where the two differ."""
         labels = [str(self.other.model.classes[c]) for c in self.other.predicted.tolist()]
         return replace(self.one, truth=class_numbers(self.one.model, labels))
 
     def tile(self, row: int) -> dict[str, Any]:
-        """What the gallery says of a photo: both answers."""
+        """The words below a photo in the gallery: both answers."""
         tile, other = self.one.tile(row), self.other.tile(row)
         differ = bool(self.masks["differ"][row])
-        note = f"{other['name']} {other['sure']}" if differ else "both"
+        note = f"{other['name']} {other['sure']}" if differ else "both agree"
         return {**tile, "note": note, "tone": "doubt" if differ else ""}
 
 
@@ -88,8 +88,8 @@ def register(engine: Engine) -> None:
                 return
             same = _fingerprint(engine.other) in (None, _fingerprint(engine.saved))
             again = chosen if same else EncodedPhotos(chosen, _encoder(engine.other))
-            one = await many.looked_at(collections, chosen, engine.saved)
-            other = None if one is None else await many.looked_at(collections, again, engine.other)
+            one = await many.answered(collections, chosen, engine.saved)
+            other = None if one is None else await many.answered(collections, again, engine.other)
             if one is not None and other is not None:
                 names = [Path(model.folder).resolve().name for model in (engine.saved, engine.other)]
                 names[0] = "the built-in model" if engine.read_only else names[0]
@@ -107,12 +107,16 @@ def _encoder(saved: SavedModel) -> Any:
 
 def _empty(engine: Engine) -> None:
     text("h1", "Compare two models")
-    text("p", "See where two models, or two encoders, answer the same photos differently, and who is right.", "lead")
+    text(
+        "p",
+        "See where two models or two encoders give different answers, and which one is right.",
+        "lead",
+    )
     with text("div", classes="card stack"):
         text("h2", "Start with a second model and a collection")
         text("pre", "hcep serve model/ --compare other/ --store store/", "command")
         if engine.other is not None:
-            text("p", "The second model is there; a collection is missing. One can also be dropped.")
+            text("p", "The second model is loaded, but a collection is missing. You can also drop photos.")
             text("a", "Drop photos", "button", href="/collection")
 
 
@@ -120,17 +124,21 @@ class _Page:
     def __init__(self, collections: many.Collections, pair: Pair, names: list[str]) -> None:
         self.collections, self.pair, self.names = collections, pair, names
         a, b = names
-        self.filters = {"all": "All", "differ": "They differ", "one": f"Only {a} right"}
-        self.filters |= {"other": f"Only {b} right", "neither": "Neither right"}
+        self.filters = {"all": "All", "differ": "Different answers", "one": f"Only {a} is right"}
+        self.filters |= {"other": f"Only {b} is right", "neither": "Neither is right"}
         text("h1", f"{a[:1].upper()}{a[1:]} and {b}", "wrap")
         self.draw_summary()
         with text("div", classes="collection"):
-            with text("section", classes="card stack panel", aria_label="Where they part"):
-                text("h2", "Where they part")
-                text("p", "The lowest concept that both answers have: the lower, the nearer they are.", "small soft")
+            with text("section", classes="card stack panel", aria_label="Where they differ"):
+                text("h2", "Where they differ")
+                text(
+                    "p",
+                    "The lowest concept that both answers share: a specific one means close answers.",
+                    "small soft",
+                )
                 many.confusion_bars(
                     pair.parting,
-                    lambda theirs, ours, n: f"most often {b}: {theirs}, {a}: {ours}, {n:,}×",
+                    lambda theirs, ours, n: f"most often {ours} ({a}) and {theirs} ({b}), {n:,}×",
                     lambda concept: self.change("differ", concept),
                 )
             with text("section", classes="stack", aria_label="Photos"):
@@ -144,9 +152,9 @@ class _Page:
         if pair.known.any():
             right = [c.masks["right"][pair.known] * 100.0 for c in (pair.one, pair.other)]
             sure = paired_draws(right[1][None], right[0][None])
-            told = ", ".join(f"{name} {some.mean():.1f} %" for name, some in zip((a, b), right, strict=True))
-            interval = f"{sure.difference:+.1f} points ({sure.low:+.1f} to {sure.high:+.1f}, paired, 95 %)"
-            text("p", f"Right by their labels: {told}; the difference is {interval}.")
+            shares = ", ".join(f"{name} {each.mean():.1f} %" for name, each in zip((a, b), right, strict=True))
+            interval = f"{sure.difference:+.1f} points (95 % interval {sure.low:+.1f} to {sure.high:+.1f}, paired)"
+            text("p", f"Answers that match the labels: {shares}. The difference is {interval}.")
 
     def change(self, show: str, concept: int | None = None) -> None:
         keep = self.pair.masks[show]
@@ -156,8 +164,8 @@ class _Page:
         self.toolbar.clear()
         with self.toolbar:
             numbers = {name: (words, self.pair.masks[name].sum()) for name, words in self.filters.items()}
-            some = {name: pair for name, pair in numbers.items() if pair[1]}
-            many.chips(some, show if concept is None else "", self.change)
+            filters = {name: pair for name, pair in numbers.items() if pair[1]}
+            many.chips(filters, show if concept is None else "", self.change)
             text("span", f"{keep.sum():,} shown", "soft number", role="status")
 
     def open(self, row: int) -> None:
@@ -165,4 +173,4 @@ class _Page:
             for name, collection in zip(self.names, (self.pair.one, self.pair.other), strict=True):
                 with text("div", classes="stack"):
                     text("p", name, "small soft wrap")
-                    many.told(collection, row)
+                    many.answer_details(collection, row)

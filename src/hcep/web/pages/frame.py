@@ -1,4 +1,4 @@
-"""What all pages share: header, navigation, light and dark, notices, progress; elements whose text is only text."""
+"""What all pages share: header, navigation, light and dark theme, notices, progress, and elements for plain text."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -17,15 +17,15 @@ ui = nicegui.ui
 log = logging.getLogger(__name__)
 
 PAGES = {"Photo": "/", "Collection": "/collection", "Hierarchy": "/hierarchy", "Compare": "/compare", "API": "/api"}
-#: Where the pages' own style and scripts are served; nothing comes from elsewhere.
+#: Where the pages' own styles and scripts are served; nothing is loaded from elsewhere.
 STATIC, FILES = "/explorer", Path(__file__).with_name("static")
-SORRY = "Something went wrong here. Nothing you did is lost; please try again."
-BUSY = "Many people are using this right now. Please try again in a moment."
+SORRY = "Something went wrong. Nothing you did is lost; please try again."
+BUSY = "The server is busy. Please try again in a moment."
 
 
 @contextmanager
 def frame(here: str, *scripts: str) -> Iterator[Any]:
-    """A page of `PAGES`: what is made inside is its content; with further style sheets and scripts of "static"."""
+    """A page of `PAGES`, with style sheets and scripts of the folder "static"; its content is made inside."""
     for name in ("frame.css", "frame.js", *scripts):
         tag = f'<link rel="stylesheet" href="{STATIC}/{name}">' if name.endswith(".css") else ""
         ui.add_head_html(tag or f'<script src="{STATIC}/{name}"></script>')
@@ -39,56 +39,55 @@ def frame(here: str, *scripts: str) -> Iterator[Any]:
             ui.icon("dark_mode").classes("moon")
     with text("div", classes="page") as content:
         yield content
-    text("footer", "Everything happens on the machine that serves this page; nothing is sent elsewhere.", "colophon")
+    text("footer", "All computing happens on the machine that serves this page; nothing is sent elsewhere.", "colophon")
     ui.skip_link(target=content)
 
 
 def text(tag: str, words: str = "", classes: str = "", **attributes: Any) -> Any:
-    """An HTML element; names of concepts and files are never read as HTML in it. Attributes have _ for -."""
-    made = ui.label(words)
-    made.tag = tag
-    made.classes(classes)
+    """An HTML element with plain text, never HTML, in it. Attributes have underscores for dashes."""
+    element = ui.label(words)
+    element.tag = tag
+    element.classes(classes)
     for name, value in attributes.items():
-        made.props[name.rstrip("_").replace("_", "-")] = value
-    return made
+        element.props[name.rstrip("_").replace("_", "-")] = value
+    return element
 
 
 def clickable(words: str, on_click: Callable[[], Any], classes: str, **attributes: Any) -> Any:
-    """A button of any look, such as a chip; `on_click` is called, or awaited, by `guarded`."""
-    made = text("button", words, classes, type="button", **attributes)
-    return made.on("click", guarded(on_click), args=[])
+    """A button of any look, such as a chip; `guarded` calls or awaits `on_click`."""
+    return text("button", words, classes, type="button", **attributes).on("click", guarded(on_click), args=[])
 
 
 def button(words: str, on_click: Callable[[], Any], kind: str = "", *, icon: str = "", **attributes: Any) -> Any:
-    """A button, "primary", "quiet" or plain, perhaps with a Material icon before the words."""
-    made = clickable("" if icon else words, on_click, f"button {kind}", **attributes)
+    """A "primary", "quiet" or plain button, optionally with a Material icon before the words."""
+    element = clickable("" if icon else words, on_click, f"button {kind}", **attributes)
     if icon:
-        with made:
+        with element:
             ui.icon(icon)
             text("span", words)
-    return made
+    return element
 
 
 def on_value(element: Any, event: str, handler: Callable[[str], Any], throttle: float = 0.0) -> None:
-    """Hand what an input holds to a function, `guarded`, at every event."""
-    take = guarded(lambda given: handler(str(given.args).strip()))
+    """Call a function, `guarded`, with the value of an input at every event."""
+    take = guarded(lambda received: handler(str(received.args).strip()))
     element.on(event, take, js_handler="(e) => emit(e.target.value)", throttle=throttle)
 
 
 def bar(share: float, classes: str = "") -> Any:
-    """A share as a bar; it says nothing to screen readers, so write the number beside it."""
+    """A share as a bar; screen readers ignore it, so write the number beside it."""
     return text("span", "", f"bar {classes}", aria_hidden="true").style(f"--share:{min(max(share, 0.0), 1.0):.4f}")
 
 
 def guarded(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """A handler of events whose errors become notices in plain words."""
+    """An event handler whose errors become notices in plain words."""
     client = ui.context.client
 
-    @wraps(handler)  # NiceGUI looks at what a handler takes
-    async def run(*given: Any) -> None:
+    @wraps(handler)  # NiceGUI inspects the handler's parameters
+    async def run(*args: Any) -> None:
         with client:  # the element itself may be gone when the handler ends
             try:
-                result = handler(*given)
+                result = handler(*args)
                 if isawaitable(result):
                     await result
             except HCEPError as error:
@@ -108,19 +107,19 @@ def notice(words: str, *, problem: bool = False) -> None:
 
 @contextmanager
 def working(words: str) -> Iterator[None]:
-    """Say what is being done as long as it is done; what takes under half a second is not seen."""
+    """Show a message while work is done; work of less than half a second shows nothing."""
     client = ui.context.client
     with client.layout:
-        shown = text("div", words, "working", role="status")
+        message = text("div", words, "working", role="status")
     try:
         yield
     finally:
         with client:
-            shown.delete()
+            message.delete()
 
 
 def redrawn(container: Any, draw: Callable[[], Any]) -> Callable[[], None]:
-    """Draw what is in a container now, and again at every call of what is returned."""
+    """Draw the content of a container now, and again whenever the returned function is called."""
 
     def redraw() -> None:
         container.clear()
@@ -132,7 +131,7 @@ def redrawn(container: Any, draw: Callable[[], Any]) -> Callable[[], None]:
 
 
 def tabs(names: Sequence[str]) -> list[Any]:
-    """Panels of which one is seen at a time, to be filled; static/frame.js shows them, by clicks and arrow keys."""
+    """Panels to fill, one of which is visible; static/frame.js switches them by clicks and arrow keys."""
     key = f"tab{ui.context.client.next_element_id}"
     with text("div", classes="segments", role="tablist"):
         for i, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""The hierarchy page: browse and search, what to look at, move a class and see what it does, add one, undo."""
+"""The hierarchy page: browse, search and check concepts, move a concept and see the effect, add a class, undo."""
 
 from functools import lru_cache, partial
 from typing import Any
@@ -16,12 +16,12 @@ from hcep.web.engine import Engine, Photo
 from hcep.web.pages.frame import button, clickable, frame, guarded, notice, on_value, tabs, text, ui, working
 from hcep.web.pages.many import Collections, DropZone, collections_of
 
-#: Photos that moves are measured on, and concepts that a search shows.
+#: Photos that moves are measured on, and concepts that a search or a list shows.
 MEASURED, FOUND = 2000, 40
 MEASURES = {
     "accuracy": "Right answers",
     "support_f1": "Right concepts on the path",
-    "f1_above_chance": "the same, above chance",
+    "f1_above_chance": "Right concepts, above chance",
 }
 
 
@@ -35,7 +35,7 @@ def register(engine: Engine) -> None:
 
 
 class ConceptTree(ui.element, component="static/concepts.js"):  # type: ignore[misc, call-arg]
-    """Concepts to open level by level, and to drag to another parent."""
+    """A tree of concepts to open level by level, and to drag to another parent."""
 
     def __init__(self, on_choose: Any, on_move: Any) -> None:
         super().__init__()
@@ -50,12 +50,12 @@ class ConceptTree(ui.element, component="static/concepts.js"):  # type: ignore[m
             classes[[h.index(s) for s in h.ancestors(leaf)]] += 1
         below = np.split(h.child_index, h.child_pointer[1:-1])
         self.props["nodes"] = [
-            {"name": h.name(s), "below": some.tolist(), "classes": f"{n:,}", "findings": len(findings.get(s, ()))}
-            for s, some, n in zip(h.ids, below, classes.tolist(), strict=True)
+            {"name": h.name(s), "below": kids.tolist(), "classes": f"{n:,}", "findings": len(findings.get(s, ()))}
+            for s, kids, n in zip(h.ids, below, classes.tolist(), strict=True)
         ]
 
     def choose(self, hierarchy: Hierarchy, synset: str) -> None:
-        """Select a concept, and open the way to it."""
+        """Select a concept, and open the path to it."""
         path = [hierarchy.root, *(hierarchy.paths(synset)[0] if synset != hierarchy.root else ())]
         self.props["selected"] = hierarchy.index(synset)
         self.run_method("reveal", [hierarchy.index(one) for one in path])
@@ -73,12 +73,12 @@ class _Page:
                 words = "Search concepts"
                 search = text("input", classes="field", type="search", placeholder=words, aria_label=words)
                 on_value(search, "input", self.look_for, 0.2)
-                self.results = text("ul", classes="line", aria_label="Found")
+                self.results = text("ul", classes="line", aria_label="Matches")
                 with text("div", classes="tree-box"):
                     choose = lambda event: self.choose(self.at(event.args))  # noqa: E731
                     self.tree = ConceptTree(choose, lambda event: self.propose(*map(self.at, event.args)))
             with text("div", classes="stack side"):
-                self.proposal = text("section", classes="stack", aria_label="A move", role="status")
+                self.proposal = text("section", classes="stack", aria_label="Proposed move", role="status")
                 with text("section", classes="card stack", aria_label="Details"):
                     self.concept, adding, self.versions = tabs(("Concept", "Add a class", "Versions"))
         with adding:
@@ -86,7 +86,7 @@ class _Page:
         self.draw()
 
     def at(self, number: Any) -> str:
-        """A concept by its number in the tree, which the browser knows it by."""
+        """A concept by its number in the tree, as the browser sends it."""
         return self.hierarchy.ids[int(number)] if 0 <= int(number) < len(self.hierarchy) else self.hierarchy.root
 
     def draw(self) -> None:
@@ -96,7 +96,9 @@ class _Page:
             for synset in finding.synsets:
                 self.findings.setdefault(synset, []).append(finding)
         n, inner = len(h.leaves), len(h) - len(h.leaves)
-        self.about.set_text(f"{n:,} classes below {inner:,} concepts. Drag one to another parent to see what it does.")
+        self.about.set_text(
+            f"{n:,} classes below {inner:,} concepts. Drag a concept to another parent to see the effect."
+        )
         self.tree.show(h, self.findings)
         self.draw_versions()
         self.show(self.chosen if self.chosen in h else h.root)
@@ -106,11 +108,11 @@ class _Page:
         self.results.clear()
         if not words:
             return
-        found = [s for s in h.ids if words in h.name(s).casefold() or words == s.casefold()]
+        matches = [s for s in h.ids if words in h.name(s).casefold() or words == s.casefold()]
         with self.results:
-            if not found:
+            if not matches:
                 text("li", "No concept has this in its name.", "small soft")
-            for synset in sorted(found, key=lambda s: (len(h.name(s)), h.name(s)))[:FOUND]:
+            for synset in sorted(matches, key=lambda s: (len(h.name(s)), h.name(s)))[:FOUND]:
                 with text("li"):
                     self.link(synset)
 
@@ -118,7 +120,7 @@ class _Page:
         clickable(self.hierarchy.name(synset), lambda: self.choose(synset), "chip wrap")
 
     async def choose(self, synset: str) -> None:
-        """Show a concept; or, where one is being moved, take it for the new parent."""
+        """Show a concept or, while another is being moved, make it the new parent."""
         if self.moving:
             moved, self.moving = self.moving, ""
             await self.propose(moved, synset)
@@ -128,7 +130,9 @@ class _Page:
     def show(self, synset: str) -> None:
         h, self.chosen = self.hierarchy, synset
         self.tree.choose(h, synset)
-        self.below.set_text(f"It will be below “{h.name(synset)}”; choose another concept in the tree.")
+        self.below.set_text(
+            f"The class will be below “{h.name(synset)}”; choose another concept in the tree to change that."
+        )
         self.concept.clear()
         with self.concept:
             text("h2", h.name(synset), "wrap")
@@ -142,13 +146,13 @@ class _Page:
                             self.link(other)
             if synset != h.root:
                 with text("div", classes="line"):
-                    button("Move to…", self.begin, icon="drive_file_move")
-            found = self.findings.get(synset, [])
-            if found or synset == h.root:
-                self.draw_findings(found or list(dict.fromkeys(f for some in self.findings.values() for f in some)))
+                    button("Move to …", self.begin, icon="drive_file_move")
+            findings = self.findings.get(synset, [])
+            if findings or synset == h.root:
+                self.draw_findings(findings or list(dict.fromkeys(f for each in self.findings.values() for f in each)))
 
     def draw_findings(self, findings: list[Finding]) -> None:
-        text("h3", "To look at")
+        text("h3", "Possible problems")
         for finding in findings:
             with text("div", classes=f"stack found {finding.severity}").style("--gap:.4rem"):
                 text("p", finding.message[:1].upper() + finding.message[1:], "small wrap")
@@ -156,14 +160,14 @@ class _Page:
                     for synset in [s for s in finding.synsets if s in self.hierarchy][:8]:
                         self.link(synset)
         if not findings:
-            text("p", "Nothing was found.", "small soft")
+            text("p", "None.", "small soft")
 
     def begin(self) -> None:
-        """Have the next concept that is chosen be the new parent."""
+        """Make the next chosen concept the new parent."""
         self.moving = self.chosen
         self.proposal.clear()
         with self.proposal, text("div", classes="card stack"):
-            text("p", f"Choose the new parent of “{self.hierarchy.name(self.moving)}”, in the tree or by search.")
+            text("p", f"Choose the new parent of “{self.hierarchy.name(self.moving)}” in the tree or by search.")
             with text("div", classes="line"):
                 button("Cancel", self.cancel)
 
@@ -172,24 +176,24 @@ class _Page:
         self.proposal.clear()
 
     async def propose(self, synset: str, parent: str) -> None:
-        """What a move would do, before it is kept."""
+        """Show the effect of a move before it is saved."""
         self.cancel()
-        with working("Measuring what the move would do"):
-            found = await self.engine.run(measured, self.engine, Move(synset, parent))
+        with working("Measuring the effect of the move …"):
+            measured = await self.engine.run(measure, self.engine, Move(synset, parent))
         h = self.hierarchy
         with self.proposal, text("div", classes="card stack"):
             text("h2", f"Move “{h.name(synset)}” to “{h.name(parent)}”?", "wrap")
-            if found is None:
-                text("p", "What it would do cannot be measured without labelled photos: start with --store.", "small")
+            if measured is None:
+                text("p", "The effect cannot be measured without labelled photos; start with --store STORE.", "small")
             else:
-                self.draw_effect(*found)
+                self.draw_effect(*measured)
             with text("div", classes="line"):
-                button("Keep the move", lambda: self.keep(synset, parent), "primary")
-                button("Leave it", self.cancel)
+                button("Save the move", lambda: self.save(synset, parent), "primary")
+                button("Cancel", self.cancel)
 
     def draw_effect(self, photos: str, effect: Effect) -> None:
         changed = int((effect.before.predicted != effect.after.predicted).sum())
-        text("p", f"Measured on {photos}: {changed:,} answers change.", "small soft")
+        text("p", f"Measured on {photos}: {changed:,} answers would change.", "small soft")
         with text("table", classes="effect"):
             with text("thead"), text("tr"):
                 for words in ("In percent", "Before", "After", "Difference"):
@@ -204,20 +208,20 @@ class _Page:
                         with text("td", f"{100 * sure.difference:+.1f}"):
                             text("div", f"{100 * sure.low:+.1f} to {100 * sure.high:+.1f}", "small soft")
 
-    async def keep(self, synset: str, parent: str) -> None:
+    async def save(self, synset: str, parent: str) -> None:
         what = f"moved {self.hierarchy.name(synset)!r} under {self.hierarchy.name(parent)!r}"
         await self.changed(what, self.engine.change(what, lambda fitted: fitted.move(synset, parent)))
 
     async def changed(self, what: str, change: Any) -> None:
-        """Wait for a change of the model, and show the new version."""
-        with working("Changing the model"):
+        """Wait for a change of the model, then show the new version."""
+        with working("Changing the model …"):
             await change
         self.cancel()
         self.draw()
         notice(what)
 
     def make_adding(self) -> None:
-        text("p", "Drop some photos of something the model does not know yet, and say what it is.", "small soft")
+        text("p", "Drop some photos of a class that the model does not know yet, and give its name.", "small soft")
         self.typed, words = "", "Name of the class"
         name = text("input", classes="field", aria_label=words, placeholder=words)
         on_value(name, "input", partial(setattr, self, "typed"))
@@ -243,21 +247,21 @@ class _Page:
             with text("ol", classes="versions", aria_label="Versions, the newest first"):
                 for number, change in reversed(list(enumerate(changes, 1))):
                     text("li", f"{number}. {change.what}, {change.when[:16].replace('T', ' ')}", "small wrap")
-                text("li", "0. as it was fitted", "small")
+                text("li", "0. the fitted model", "small")
             if changes:
-                done = "The last change is undone"
+                done = "The last change was undone"
                 button("Undo the last change", lambda: self.changed(done, self.engine.undo_change()), icon="undo")
 
 
-def measured(engine: Engine, move: Move) -> tuple[str, Effect] | None:
-    """What a move does to labelled photos, and which they are; None where there are none."""
-    found = _held_out(engine, engine.saved)
-    return None if found is None else (found[0], what_if(found[1], [move]))
+def measure(engine: Engine, move: Move) -> tuple[str, Effect] | None:
+    """Which labelled photos a move is measured on, and its effect on them; None if there are none."""
+    photos = _held_out(engine, engine.saved)
+    return None if photos is None else (photos[0], what_if(photos[1], [move]))
 
 
 @lru_cache(maxsize=1)
 def _held_out(engine: Engine, saved: SavedModel) -> tuple[str, HeldOut] | None:
-    """The store's labelled photos, where it says so those not for training; else, for its encoder, the sample's."""
+    """The store's labelled photos, preferably not of the training split; otherwise the sample, for its encoder."""
     model, store, record = engine.model, engine.store, saved.encoder
     if store is not None:
         own = class_numbers(model, store.labels.tolist())
@@ -266,7 +270,7 @@ def _held_out(engine: Engine, saved: SavedModel) -> tuple[str, HeldOut] | None:
         rows = new if len(new) else rows
         if len(rows):
             rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), MEASURED)).astype(np.int64)]
-            what = f"{len(rows):,} labelled photos of the collection{' that are not for training' * bool(len(new))}"
+            what = f"{len(rows):,} labelled photos of the collection{' outside the training split' * bool(len(new))}"
             X, y = store.select(rows=rows).to_numpy(np.float32), model.classes[own[rows]].astype(str)
             return what, HeldOut.from_model(saved.classifier, X, y)
     sample = load_sample() if record is not None and record.name == DEFAULT else None

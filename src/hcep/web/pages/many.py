@@ -1,4 +1,4 @@
-"""What pages with many photos share: collections, each looked through once, a gallery, and a place to drop photos."""
+"""What the pages with many photos share: collections, answered once each, a gallery, and a drop zone."""
 
 import asyncio
 import secrets
@@ -18,21 +18,21 @@ from hcep.errors import HCEPError
 from hcep.explain.answer import percent
 from hcep.models import SavedModel
 from hcep.web.batching import ServerBusyError
-from hcep.web.collection import Collection, Photos, Rows, StorePhotos, looked_through
+from hcep.web.collection import Collection, Photos, Rows, StorePhotos, cached_answers
 from hcep.web.engine import Engine, Photo, PhotoNotFoundError
 from hcep.web.pages.frame import bar, button, clickable, guarded, nicegui, on_value, text, ui, working
 
 responses = require("starlette.responses", "web", "the explorer")
 
-#: Collections that are remembered, and places to drop photos.
-OPEN, PLACES = 4, 200
-#: Longer side of a thumbnail and of a photo that is looked at; tiles that one request may ask for.
+#: Collections and drop zones that are remembered.
+OPEN, ZONES = 4, 200
+#: Longer side of a thumbnail and of a large photo; tiles that one request may ask for.
 SIDES, AT_ONCE = {"small": 320, "large": 1000}, 400
 
 
 @dataclass
-class Look:
-    """A collection that is being looked through, or was."""
+class Job:
+    """Answering all photos of a collection: how far it is, and its task."""
 
     total: int
     done: int = 0
@@ -43,35 +43,35 @@ class Look:
 
 
 class Collections:
-    """The photos that may be asked for, by their place in a collection, and what models said of them."""
+    """The collections whose photos may be read, and the models' answers for them."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.photos: OrderedDict[str, Photos] = OrderedDict()
-        self.places: OrderedDict[str, Callable[[Photo, str], Awaitable[None]]] = OrderedDict()
-        self._looks: OrderedDict[tuple[str, str], Look] = OrderedDict()
+        self.zones: OrderedDict[str, Callable[[Photo, str], Awaitable[None]]] = OrderedDict()
+        self._jobs: OrderedDict[tuple[str, str], Job] = OrderedDict()
         self._small = lru_cache(maxsize=4096)(partial(self._jpeg, "small"))
         self.store = "" if engine.store is None else self.add(StorePhotos(engine.store))
         nicegui.app.add_route("/collection/{key}/{size}/{row:int}.jpg", self.jpeg, methods=["GET"])
-        nicegui.app.add_route("/collection/drop/{place}", self.drop, methods=["POST"])
+        nicegui.app.add_route("/collection/drop/{zone}", self.drop, methods=["POST"])
 
     def add(self, photos: Photos) -> str:
-        """Remember photos, by their key; of those that were dropped the oldest are forgotten."""
+        """Remember a collection by its key; the oldest dropped collections are forgotten."""
         self.photos[photos.key] = photos
         while len(self.photos) > OPEN:
             self.photos.pop(next(key for key in self.photos if key != self.store))
         return photos.key
 
-    def look(self, photos: Photos, saved: SavedModel) -> Look:
-        """Begin to look through photos with a model; once."""
+    def job(self, photos: Photos, saved: SavedModel) -> Job:
+        """The job that answers a collection with a model; it is started once."""
         key = photos.key, saved.document.checksum
-        known = self._looks.get(key)
-        if known is None or (known.task.done() and known.task.exception() is not None):
-            known = self._looks[key] = Look(len(photos.names))
-            known.task = asyncio.create_task(self.engine.run(looked_through, saved, photos, known.advance))
-            while len(self._looks) > OPEN:
-                self._looks.popitem(last=False)
-        return known
+        job = self._jobs.get(key)
+        if job is None or (job.task.done() and job.task.exception() is not None):
+            job = self._jobs[key] = Job(len(photos.names))
+            job.task = asyncio.create_task(self.engine.run(cached_answers, saved, photos, job.advance))
+            while len(self._jobs) > OPEN:
+                self._jobs.popitem(last=False)
+        return job
 
     def _jpeg(self, size: str, key: str, row: int) -> bytes:
         return small_jpeg(self.photos[key].picture(row), SIDES[size], 82)
@@ -79,7 +79,7 @@ class Collections:
     async def jpeg(self, request: Any) -> Any:
         size, key, row = (request.path_params[name] for name in ("size", "key", "row"))
         if key not in self.photos or row >= len(self.photos[key].names) or size not in SIDES:
-            return refused(404, "no such photo")
+            return refused(404, "there is no such photo")
         try:
             data = await self.engine.run(self._small if size == "small" else partial(self._jpeg, size), key, row)
         except HCEPError as error:
@@ -95,10 +95,10 @@ class Collections:
         return await self.engine.add_photo(self._jpeg("large", photos.key, row), photos.names[row])
 
     async def drop(self, request: Any) -> Any:
-        """Answer a request that brings a photo to one of the places."""
-        take, most = self.places.get(request.path_params["place"]), self.engine.limits.megabytes
+        """Answer a request that sends a photo to a drop zone."""
+        take, most = self.zones.get(request.path_params["zone"]), self.engine.limits.megabytes
         if take is None:
-            return refused(404, "the page is gone; open it again")
+            return refused(404, "the page has expired; open it again")
         if int(request.headers.get("content-length") or 0) > most * 1e6:
             return refused(413, f"too large: more than {most:g} MB")
         name = unquote(request.headers.get("x-name", ""))[:300]
@@ -112,7 +112,7 @@ class Collections:
 
 @lru_cache(maxsize=8)
 def collections_of(engine: Engine) -> Collections:
-    """Those of an engine, the same for all pages."""
+    """The collections of an engine, the same for all pages."""
     return Collections(engine)
 
 
@@ -121,9 +121,9 @@ def refused(status: int, reason: str) -> Any:
 
 
 class Gallery(ui.element, component="static/gallery.js"):  # type: ignore[misc, call-arg]
-    """Photos of any number: only those in sight are in the page, and only they are asked for.
+    """Any number of photos; only those in view are in the page and are requested.
 
-    `tile` says what stands below a photo, `on_open` is called with the one that is clicked.
+    `tile` gives the words below a photo, `on_open` is called with the row that is clicked.
     """
 
     def __init__(self, photos: Photos, tile: Callable[[int], dict[str, Any]], on_open: Callable[[int], Any]) -> None:
@@ -149,62 +149,62 @@ class Gallery(ui.element, component="static/gallery.js"):  # type: ignore[misc, 
 
 
 class DropZone(ui.element, component="static/drop.js"):  # type: ignore[misc, call-arg]
-    """A place for photos and folders: `take` gets every photo and its name with the folders above it."""
+    """A drop zone for photos and folders: `take` is called with every photo and its name, including its folders."""
 
     def __init__(self, collections: Collections, take: Any, words: str, on_done: Any = lambda: None) -> None:
         super().__init__()
-        place = secrets.token_urlsafe(12)
-        collections.places[place] = take
-        while len(collections.places) > PLACES:
-            collections.places.popitem(last=False)
-        self.props.update({"url": f"/collection/drop/{place}", "words": words})
+        zone = secrets.token_urlsafe(12)
+        collections.zones[zone] = take
+        while len(collections.zones) > ZONES:
+            collections.zones.popitem(last=False)
+        self.props.update({"url": f"/collection/drop/{zone}", "words": words})
         self.on("done", guarded(on_done), args=[])
 
 
-async def looked_at(collections: Collections, photos: Photos, saved: SavedModel) -> Collection | None:
-    """A collection, with a progress bar as long as it takes; None where the reader has left."""
-    look, client = collections.look(photos, saved), ui.context.client
+async def answered(collections: Collections, photos: Photos, saved: SavedModel) -> Collection | None:
+    """The answers for a collection, with a progress bar until they are ready; None if the visitor has left."""
+    job, client = collections.job(photos, saved), ui.context.client
     with text("div", classes="stack looking") as shown:
-        words = text("p", f"Looking at {look.total:,} photos.", role="status")
-        progress = text("progress", max=max(look.total, 1), value=look.done, aria_label="Photos looked at")
-    if not look.task.done():
+        words = text("p", f"Answering for {job.total:,} photos.", role="status")
+        progress = text("progress", max=max(job.total, 1), value=job.done, aria_label="Photos done")
+    if not job.task.done():
         await client.connected(timeout=30)
-    while not look.task.done():
-        await asyncio.wait([look.task], timeout=0.3)
-        words.set_text(f"Looking at photos: {look.done:,} of {look.total:,}.")
-        progress.props["value"] = look.done
+    while not job.task.done():
+        await asyncio.wait([job.task], timeout=0.3)
+        words.set_text(f"Photos done: {job.done:,} of {job.total:,}.")
+        progress.props["value"] = job.done
         if not client.has_socket_connection:
             return None
     shown.delete()
-    return look.task.result()
+    return job.task.result()
 
 
 def select(label: str, options: Mapping[str, str], value: str, on_change: Callable[[str], Any]) -> None:
-    """A native list to choose from: words by key."""
-    with text("select", classes="field", aria_label=label) as made:
+    """A native selection list; `options` are words by key."""
+    with text("select", classes="field", aria_label=label) as element:
         for key, words in options.items():
             text("option", words, value=key).props["selected"] = key == value
-    on_value(made, "change", on_change)
+    on_value(element, "change", on_change)
 
 
 def chips(options: Mapping[str, tuple[str, Any]], chosen: str, on_click: Callable[[str], Any]) -> None:
-    """Filters, one of which is on: words and number of photos by key."""
+    """Filters, one of which is on; `options` are words and numbers of photos by key."""
     for key, (words, n) in options.items():
         on = str(key == chosen).lower()
         clickable(f"{words} {int(n):,}", partial(on_click, key), "chip wrap", aria_pressed=on)
 
 
 def confusion_bars(collection: Collection, words: Callable[..., str], on_click: Callable[[int], Any]) -> None:
-    """Mistakes by the lowest concept above truth and answer; `words` tell of the most frequent ones of each."""
-    found, h = collection.confusions(), collection.model.hierarchy
+    """Mistakes by the lowest concept above truth and answer; `words` describes the most frequent one of each."""
+    confusions, h = collection.confusions(), collection.model.hierarchy
     with text("ul", classes="bars", aria_label="By the concept above both"):
-        for concept, n, *most in found[:60]:
+        for concept, n, *most in confusions[:60]:
             with text("li"):
-                bar_row(h.name(concept), n, n / found[0][1], partial(on_click, h.index(concept)), words(*most))
+                bar_row(h.name(concept), n, n / confusions[0][1], partial(on_click, h.index(concept)), words(*most))
 
 
 def bar_row(name: str, n: int, share: float, on_click: Any, about: str = "") -> None:
-    """A concept of a list, with its number and share."""
+    """A concept in a list, with its number of photos and its share."""
     with clickable("", on_click, "row"):
         text("span", name, "name wrap")
         bar(share)
@@ -215,7 +215,7 @@ def bar_row(name: str, n: int, share: float, on_click: Any, about: str = "") -> 
 
 @contextmanager
 def photo_dialog(collections: Collections, photos: Photos, row: int) -> Iterator[None]:
-    """One photo at a size to look at; what is made inside stands beside it."""
+    """A dialog with one large photo; the content made inside stands beside it."""
 
     async def explain() -> None:
         with working("Reading the photo"):
@@ -228,17 +228,17 @@ def photo_dialog(collections: Collections, photos: Photos, row: int) -> Iterator
             yield
             text("p", photos.names[row], "small soft wrap")
             with text("div", classes="line"):
-                button("Explain it", explain, "primary", icon="account_tree")
-                button("Close", dialog.delete)  # close() gives the dialog, which would be waited for
+                button("Explain", explain, "primary", icon="account_tree")
+                button("Close", dialog.delete)  # close() returns the dialog, which would be awaited
     dialog.on("hide", dialog.delete).props["aria-label"] = photos.names[row]
 
 
-def told(collection: Collection, row: int) -> None:
-    """What a model says of a photo, and whether to believe it."""
+def answer_details(collection: Collection, row: int) -> None:
+    """A model's answer for a photo, whether it is right or doubtful, and its path."""
     truth, predicted = int(collection.truth[row]), int(collection.predicted[row])
     text("h2", f"{collection.class_names[predicted]}, {percent(float(collection.probability[row]))}", "wrap")
     if truth >= 0:
-        words = "As its label says." if truth == predicted else f"Its label says {collection.class_names[truth]}."
+        words = "The label says the same." if truth == predicted else f"The label says {collection.class_names[truth]}."
         text("p", words, "good" if truth == predicted else "bad")
     if doubt := collection.doubt(row):
         text("p", doubt, "chip flag")

@@ -1,4 +1,4 @@
-"""A photo: how it comes in, the answer in words, the path lit in the tree, and what is known of each concept."""
+"""The photo page: upload a photo, read the answer, follow its path, and look at each concept."""
 
 from collections.abc import Awaitable, Iterable
 from functools import partial
@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from hcep._checks import render_html
 from hcep.errors import HCEPError
 from hcep.explain.answer import Step, percent
 from hcep.explain.report import map_place, overlay_uri
@@ -13,20 +14,20 @@ from hcep.explain.where import EvidenceMap
 from hcep.web.engine import Engine, Photo
 from hcep.web.pages import frame as shared
 from hcep.web.pages.frame import button, frame, guarded, notice, on_value, redrawn, text, ui, working
-from hcep.web.pages.looking import Known, Looking, Training, a
 from hcep.web.pages.many import responses
 from hcep.web.pages.question import questions
+from hcep.web.pages.session import PhotoSession, TrainingSummaries, TrainingSummary, a
 
-#: Of scikit-learn; static/welcome.html says who took them.
+#: Photos that come with scikit-learn; static/welcome.html says who took them.
 EXAMPLES = ("china.jpg", "flower.jpg")
-#: The keyboard goes to the answer, and with it the page.
+#: Moves the keyboard focus, and with it the page, to the answer.
 TO_ANSWER = "setTimeout(() => document.querySelector('.answer h1')?.focus(), 60)"
-NO_PHOTOS = "Typical photos, and the range of this number, show here with the training photos: hcep serve --store."
+NO_PHOTOS = "Typical photos and the usual range need training photos: hcep serve --store STORE."
 
 
 def register(engine: Engine) -> None:
     shared.nicegui.app.add_static_files(shared.STATIC, shared.FILES)
-    training, spec = Training(engine), find_spec("sklearn.datasets")
+    summaries, spec = TrainingSummaries(engine), find_spec("sklearn.datasets")
     for name in EXAMPLES if spec is not None and spec.origin else ():
         file = Path(str(spec.origin)).parent / "images" / name  # type: ignore[union-attr]
         shared.nicegui.app.add_static_file(local_file=file, url_path=f"/examples/{name}")
@@ -45,141 +46,142 @@ def register(engine: Engine) -> None:
             return engine.photo(photo)
 
         with frame("Photo", "photo.css", "photo.js"):
-            visit = PhotoPage(engine, training)
+            visit = PhotoPage(engine, summaries)
         if photo:
             await ui.context.client.connected()
-            await guarded(visit.look)(remembered(), False)
+            await guarded(visit.show)(remembered(), False)
 
 
 class PathTree(ui.element, component="static/path.js"):  # type: ignore[misc, call-arg]
-    """The path and what is beside it; `choose` gets a concept that is clicked."""
+    """The path and the concepts beside it; `choose` is called with a concept that is clicked."""
 
-    def __init__(self, looking: Looking, choose: Any) -> None:
+    def __init__(self, session: PhotoSession, choose: Any) -> None:
         super().__init__()
-        self.looking = looking
+        self.session = session
         self.on("choose", guarded(lambda event: choose(str(event.args))))
 
     def show(self, chosen: str) -> None:
-        """Show how things are now, with one concept chosen."""
-        looking, h, path = self.looking, self.looking.hierarchy, self.looking.path
-        answer, above, stops = looking.answer().concept, h.root, []
+        """Show the current answer, with one concept chosen."""
+        session, h, path = self.session, self.session.hierarchy, self.session.path
+        answer, above, stops = session.headline().concept, h.root, []
         lit = 1 + path.index(answer) if answer in path else 0
         for i, concept in enumerate(path):
-            beside = self._beside(c for c in h.children(above) if c not in path)  # which may skip a level
-            stops.append(self._one(concept) | {"beyond": i >= lit, "siblings": beside})
+            siblings = self._sorted(c for c in h.children(above) if c not in path)  # a path may skip a level
+            stops.append(self._concept(concept) | {"beyond": i >= lit, "siblings": siblings})
             above = concept
         opened = [] if chosen in (*path, h.root) else [chosen]
         while opened and not {*h.parents(opened[0])} & {*path, h.root}:
             opened.insert(0, h.parents(opened[0])[0])
-        below = {concept: self._beside(h.children(concept)) for concept in opened}
+        below = {concept: self._sorted(h.children(concept)) for concept in opened}
         self.props.update({"stops": stops, "chosen": chosen, "below": below})
 
-    def _one(self, concept: str) -> dict[str, Any]:
-        share = self.looking.likely(concept)
-        return {"id": concept, "name": self.looking.name(concept), "share": round(share, 4), "likely": percent(share)}
+    def _concept(self, concept: str) -> dict[str, Any]:
+        share = self.session.probability(concept)
+        return {"id": concept, "name": self.session.name(concept), "share": round(share, 4), "likely": percent(share)}
 
-    def _beside(self, concepts: Iterable[str]) -> list[dict[str, Any]]:
-        return sorted(map(self._one, concepts), key=lambda one: -float(one["share"]))
+    def _sorted(self, concepts: Iterable[str]) -> list[dict[str, Any]]:
+        return sorted(map(self._concept, concepts), key=lambda one: -float(one["share"]))
 
 
 class PhotoPage:
-    """One visitor's look at one photo after another."""
+    """One visitor's page, which shows one photo after another."""
 
-    def __init__(self, engine: Engine, training: Training) -> None:
-        self.engine, self.training, most = engine, training, engine.limits.megabytes
-        refused = guarded(partial(notice, f"The photo did not arrive; it may have up to {most:g} MB", problem=True))
+    def __init__(self, engine: Engine, summaries: TrainingSummaries) -> None:
+        self.engine, self.summaries, most = engine, summaries, engine.limits.megabytes
+        refused = guarded(partial(notice, f"The photo did not arrive; photos may have up to {most:g} MB", problem=True))
         uploader = ui.upload(on_upload=guarded(self._uploaded), auto_upload=True, max_file_size=int(1e6 * most))
         uploader.classes("uploader").on_rejected(refused).on("failed", refused, args=[])
         self.body = text("div", classes="stack wide")
+        welcome = shared.FILES / "welcome.html"
         with self.body:
-            page = (shared.FILES / "welcome.html").read_text(encoding="utf-8")
-            page = page.replace("{megabytes}", f"{most:g}").replace("{store}", "hidden" if engine.store is None else "")
-            ui.html(page, sanitize=False)
+            has_store = engine.store is not None
+            ui.html(render_html(welcome, megabytes=f"{most:g}", has_store=has_store), sanitize=False)
 
     async def _uploaded(self, event: Any) -> None:
-        await self.look(self.engine.add_photo(await event.file.read(), event.file.name))
+        await self.show(self.engine.add_photo(await event.file.read(), event.file.name))
 
-    async def look(self, given: Awaitable[Photo], history: bool = True) -> None:
-        """Explain a photo that is being read, and show it in the place of what was there."""
-        with working("Looking at the photo …"):
-            looking = Looking(self.engine, await given)
-            await looking.ask()
+    async def show(self, upload: Awaitable[Photo], history: bool = True) -> None:
+        """Explain a photo that is being read, and show it instead of the previous content."""
+        with working("Reading the photo …"):
+            session = PhotoSession(self.engine, await upload)
+            await session.ask()
         if history:
-            ui.navigate.history.push(f"/?photo={looking.photo.id}")
+            ui.navigate.history.push(f"/?photo={session.photo.id}")
         self.body.clear()
         with self.body:
-            self._show(looking)
+            self._draw(session)
 
-    def _show(self, looking: Looking) -> None:
+    def _draw(self, session: PhotoSession) -> None:
         with text("section", classes="answer"):
-            words = redrawn(text("div", classes="stack", aria_live="polite"), partial(self._answer, looking))
+            words = redrawn(text("div", classes="stack", aria_live="polite"), partial(self._answer, session))
             with text("div", classes="sureness"):
-                self._slider(looking)
+                self._slider(session)
         with text("div", classes="look"):
             with text("div", classes="stack aside"):
-                self._figure(looking)
+                self._figure(session)
                 self.card = text("section", classes="card stack", aria_label="The chosen concept")
             with text("div", classes="stack"):
                 with text("section", classes="card stack", aria_labelledby="path"):
                     with text("div", classes="line apart"):
                         text("h2", "The path to the answer", id="path")
-                        text("span", "how likely", "soft small")
-                    self.tree = PathTree(looking, partial(self.choose, looking))
-                questions(looking, self.show_map)
+                        text("span", "probability", "soft small")
+                    self.tree = PathTree(session, partial(self.choose, session))
+                questions(session, self.show_map)
 
-        def chosen() -> None:
-            concept = self.chosen if self.chosen in looking.path else looking.end
-            ui.timer(0.01, guarded(partial(self.choose, looking, concept)), once=True)
+        def choose_again() -> None:
+            concept = self.chosen if self.chosen in session.path else session.end
+            ui.timer(0.01, guarded(partial(self.choose, session, concept)), once=True)
             ui.run_javascript(TO_ANSWER)
 
-        self.chosen = looking.end
-        looking.on_answer += [words, chosen]
-        looking.on_words += [words, lambda: self.tree.show(self.chosen)]
-        chosen()
+        self.chosen = session.end
+        session.on_answer += [words, choose_again]
+        session.on_words += [words, lambda: self.tree.show(self.chosen)]
+        choose_again()
 
-    def _answer(self, looking: Looking) -> None:
-        changed = [("with", c) for c in looking.force] + [("without", c) for c in looking.forbid]
-        if changed:
+    def _answer(self, session: PhotoSession) -> None:
+        changes = [("with", c) for c in session.force] + [("without", c) for c in session.forbid]
+        if changes:
             with text("div", classes="line"):
-                for what, concept in changed:
-                    text("span", f"what if: {what} {looking.name(concept)}", "chip lit wrap")
-                button("Reset", looking.ask, "quiet", icon="undo")
-        headline, sentence, _ = looking.answer()
+                for what, concept in changes:
+                    text("span", f"what if: {what} {session.name(concept)}", "chip lit wrap")
+                button("Reset", session.ask, "quiet", icon="undo")
+        headline, sentence, _ = session.headline()
         text("h1", headline, "wrap", tabindex=-1)
         text("p", sentence, "lead wrap")
         with text("div", classes="line"):
-            if changed:
-                was = looking.first
-                text("span", f"Before: {a(was.name, 'a')}, {percent(was.probability)} sure.", "soft small")
+            if changes:
+                first = session.first
+                text("span", f"Before: {a(first.name, 'a')}, {percent(first.probability)} sure.", "soft small")
             else:
                 text("a", "Another photo", "button", href="/")
-                text("span", looking.photo.name, "soft small wrap")
+                text("span", session.photo.name, "soft small wrap")
 
-    def _slider(self, looking: Looking) -> None:
-        text("label", "How sure must it be, in percent?", "name", for_="sureness")
+    def _slider(self, session: PhotoSession) -> None:
+        text("label", "How sure should the answer be? (percent)", "name", for_="sureness")
         slider = text("input", id="sureness", type="range", min=0, max=99, aria_describedby="sure")
-        slider.props["^value"] = 0  # where it begins; a property would put it back at every update of the page
-        told = text("p", "Best guess. Move it to the right, and the answer moves up the tree.", "soft small", id="sure")
+        slider.props["^value"] = 0  # the initial value; as a property it would be reset at every update of the page
+        hint = "Best guess. Move the slider to the right for a safer, more general answer."
+        message = text("p", hint, "soft small", id="sure")
 
         async def move(value: str) -> None:
-            told.text = f"At least {int(value)} % sure." if int(value) else "Best guess."
-            await looking.be_sure(int(value) / 100)
+            message.text = f"At least {int(value)} % sure." if int(value) else "Best guess."
+            await session.set_certainty(int(value) / 100)
 
         on_value(slider, "input", move, 0.12)
 
-    def _figure(self, looking: Looking) -> None:
+    def _figure(self, session: PhotoSession) -> None:
         with text("figure", classes="photo"):
             with text("div", classes="frame"):
-                text("img", src=f"/photos/{looking.photo.id}.jpg", alt=f"The photo {looking.photo.name}")
+                text("img", src=f"/photos/{session.photo.id}.jpg", alt=f"The photo {session.photo.name}")
                 self.map = text("img", classes="map", alt="", src="data:,")
             with text("figcaption"):
                 self.legend = text("p", "", "small", role="status")
-                text("p", "The model sees what is inside the dashes.", "small soft scale")
-                button("Photo only", partial(self.show_map, looking, None, "The photo as it is."), "quiet")
+                text("p", "The model only sees the part inside the dashed frame.", "small soft scale")
+                button("Photo only", partial(self.show_map, session, None, "The photo without a map."), "quiet")
 
-    def show_map(self, looking: Looking, evidence: EvidenceMap | None, words: str) -> None:
-        """Lay a map over the photo, or take it away."""
-        self.legend.text, maps = words, looking.found.maps
+    def show_map(self, session: PhotoSession, evidence: EvidenceMap | None, words: str) -> None:
+        """Lay a map over the photo, or remove it."""
+        self.legend.text, maps = words, session.answer.maps
         self.map.classes(remove="shown")
         if evidence is None or maps is None:
             return
@@ -187,56 +189,56 @@ class PhotoPage:
         self.map.props["src"] = overlay_uri(evidence)
         self.map.classes("shown")
 
-    async def choose(self, looking: Looking, concept: str) -> None:
-        """Show a concept: its map, its meaning, photos of it, its coefficient."""
-        self.chosen, name = concept, looking.name(concept)
+    async def choose(self, session: PhotoSession, concept: str) -> None:
+        """Show a concept: its map, its meaning, typical photos, and its coefficient."""
+        self.chosen, name = concept, session.name(concept)
         self.tree.show(concept)
-        with working("Finding out where …"):
-            known = await self.training.of(concept)
-            if self.chosen == concept:  # not another one meanwhile
-                redrawn(self.card, partial(_concept, looking, concept, known))
-            evidence = (await looking.maps()).concepts.get(concept)
-            words = f"Where {name} is: red speaks for it, blue against it."
-            if evidence is None and concept != looking.hierarchy.root:
-                _, evidence = await looking.contrast(concept)
-                words = f"Red speaks for {looking.found.name}, blue for {name}."
+        with working("Locating it in the photo …"):
+            summary = await self.summaries.of(concept)
+            if self.chosen == concept:  # the visitor may have chosen another one meanwhile
+                redrawn(self.card, partial(_concept_card, session, concept, summary))
+            evidence = (await session.maps()).concepts.get(concept)
+            words = f"Where {name} is: red areas support it, blue areas speak against it."
+            if evidence is None and concept != session.hierarchy.root:
+                _, evidence = await session.contrast(concept)
+                words = f"Red areas support {session.answer.name}, blue areas support {name}."
         if self.chosen == concept:
-            self.show_map(looking, evidence, words)
+            self.show_map(session, evidence, words)
 
 
-def _concept(looking: Looking, concept: str, known: Known | None) -> None:
-    step, name = looking.step(concept), looking.name(concept)
+def _concept_card(session: PhotoSession, concept: str, summary: TrainingSummary | None) -> None:
+    step, name = session.step(concept), session.name(concept)
     with text("div", classes="line apart"):
         text("h2", name, "wrap")
-        text("span", percent(looking.likely(concept)), "number soft")
-    text("p", looking.meaning(concept), "soft wrap")
+        text("span", percent(session.probability(concept)), "number soft")
+    text("p", session.meaning(concept), "soft wrap")
     if step is not None:
-        _coefficient(step, known)
-    if known is None:
+        _coefficient(step, summary)
+    if summary is None:
         text("p", NO_PHOTOS, "soft small")
-    elif known.photos:
+    elif summary.photos:
         text("h3", "Typical photos")
         with text("div", classes="strip four"):
-            for uri, of in known.photos:
-                text("img", src=uri, alt=f"Typical of {name}: {of}", title=of)
+            for uri, label in summary.photos:
+                text("img", src=uri, alt=f"Typical photo of {name}: {label}", title=label)
     if step is not None:
-        without = partial(looking.ask, looking.force, (*looking.forbid, concept))
-        button(f"What if it were no {name}?", without, icon="alt_route")
-    elif concept != looking.hierarchy.root:
-        insist = partial(looking.ask, (*looking.force, concept), looking.forbid)
+        without = partial(session.ask, session.force, (*session.forbid, concept))
+        button(f"What if it were not {a(name, 'a')}?", without, icon="alt_route")
+    elif concept != session.hierarchy.root:
+        insist = partial(session.ask, (*session.force, concept), session.forbid)
         button(f"What if it were {a(name, 'a')}?", insist, icon="alt_route")
 
 
-def _coefficient(step: Step, known: Known | None) -> None:
-    """How much of a concept is in the photo, on a scale with the range of training photos."""
-    value, told = step.coefficient, "1 is the average training photo of it"
-    low, high = known.between if known is not None and known.between else (1.0, 1.0)
+def _coefficient(step: Step, summary: TrainingSummary | None) -> None:
+    """The strength of a concept in the photo, on a scale with the usual range of training photos."""
+    value, sentence = step.coefficient, "1 is an average training photo of this concept"
+    low, high = summary.range if summary is not None and summary.range else (1.0, 1.0)
     start, end = min(low, value, 1.0) - 0.25, max(high, value, 1.0) + 0.25
-    text("h3", f"How much of it is here: {value:.2f}")
+    text("h3", f"Strength in this photo: {value:.2f}")
     marks = {"low": low, "high": high, "here": value, "one": 1.0}
     places = (f"--{name}:{100 * (v - start) / (end - start):.2f}%" for name, v in marks.items())
     text("div", "", "gauge" if low < high else "gauge open", aria_hidden="true").style(";".join(places))
     if low < high:
         inside = "inside" if low <= value <= high else "outside"
-        told += f"; this is {inside} the range of 90 in 100 of them, {low:.2f} to {high:.2f}"
-    text("p", f"{told}. By itself it explains {percent(step.share)} of the photo.", "soft small")
+        sentence += f"; this photo is {inside} the usual range of {low:.2f} to {high:.2f} (90 % of training photos)"
+    text("p", f"{sentence}. The concept itself explains {percent(step.share)} of the photo.", "soft small")

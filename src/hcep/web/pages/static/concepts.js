@@ -1,4 +1,4 @@
-// The tree of concepts: opened level by level, with the keyboard as with the mouse; a concept is dragged to another parent.
+// The tree of concepts: opened level by level with mouse or keyboard; a concept can be dragged to another parent.
 export default {
   template: `
     <ul class="concepts" role="tree" ref="tree" :aria-label="label" @keydown="walk">
@@ -10,7 +10,7 @@ export default {
           @dragover="hover($event, row)" @dragleave="over = null" @drop="drop($event, row)">
         <span class="twist" aria-hidden="true" @click.stop="toggle(row)">{{ row.node.below.length ? (open[row.key] ? '▾' : '▸') : '' }}</span>
         <span class="name">{{ row.node.name }}</span>
-        <span v-if="row.node.findings" class="finding" :title="row.node.findings + ' to look at'">{{ row.node.findings }}<span class="unseen"> to look at</span></span>
+        <span v-if="row.node.findings" class="finding" :title="row.node.findings + ' possible problems'">{{ row.node.findings }}<span class="unseen"> possible problems</span></span>
         <span v-if="row.node.below.length" class="count" aria-hidden="true">{{ row.node.classes }}</span>
       </li>
     </ul>`,

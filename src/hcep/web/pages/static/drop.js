@@ -1,4 +1,4 @@
-// A place to drop photos or whole folders: each file is sent on its own, a few at a time, and what is refused is told.
+// A drop zone for photos and folders: files are sent one by one, a few at a time, and refused files are listed.
 const IMAGE = /\.(jpe?g|png|webp|bmp|gif|tiff?|ppm|pgm|avif)$/i, AT_ONCE = 3;
 
 async function files(entry, path = "") {
@@ -43,7 +43,7 @@ export default {
     async send(all) {
       const photos = all.filter(({ file, name }) => file.type.startsWith("image/") || IMAGE.test(name));
       if (this.busy || !photos.length) {
-        this.status = this.busy ? this.status : "There was no photo in what was given.";
+        this.status = this.busy ? this.status : "There were no photos among these files.";
         return;
       }
       [this.total, this.done, this.busy] = [photos.length, 0, true];
@@ -57,7 +57,7 @@ export default {
       };
       await Promise.all(Array.from({ length: AT_ONCE }, one));
       this.busy = false;
-      this.status = `${this.total - problems.length} of ${this.total} photos taken.` + (problems.length ? " Not: " + problems.slice(0, 3).join("; ") : "");
+      this.status = `${this.total - problems.length} of ${this.total} photos added.` + (problems.length ? " Problems: " + problems.slice(0, 3).join("; ") : "");
       this.$emit("done", this.total - problems.length);
     },
     async post({ file, name }, tries = 20) {
@@ -68,7 +68,7 @@ export default {
           return this.post({ file, name }, tries - 1);
         }
         return answer.ok ? "" : (await answer.json()).error;
-      } catch (error) { return "it could not be sent"; }
+      } catch (error) { return "the file could not be sent"; }
     },
   },
 };

@@ -1,4 +1,4 @@
-// Light and dark: as the system has it until the reader chooses, then as chosen. Loaded in the head, before anything is drawn.
+// Light and dark: follows the system until the visitor chooses. Loaded in the head, before anything is drawn.
 (() => {
   const key = "hcep-theme";
   const system = matchMedia("(prefers-color-scheme: dark)");

@@ -1,4 +1,4 @@
-// A gallery of any number of photos: only tiles near those in sight are in the page, and only they are asked for.
+// A gallery of any number of photos: only tiles in or near view are in the page and are requested.
 const GAP = 10, CAPTION = 50, SPARE = 2, KEPT = 1500;
 
 export default {

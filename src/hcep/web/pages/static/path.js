@@ -1,5 +1,5 @@
-// The path to the answer, lit as far as the answer goes; beside each concept its likeliest siblings, the others folded.
-// One that is clicked opens what is below it. All text is set as text.
+// The path to the answer, lit down to the answer; beside each concept its most likely siblings, the others folded.
+// A click on a sibling shows the concepts below it. All names are set as plain text.
 const SHOWN = 3, WORTH_SHOWING = 0.005;
 const Branches = {
   name: "Branches",

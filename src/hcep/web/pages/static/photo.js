@@ -1,4 +1,4 @@
-// How a photo comes in: dropped anywhere, pasted, chosen or taken; all go to the page's uploader.
+// Ways to upload a photo: drop it anywhere, paste it, choose it or take it; all go to the page's uploader.
 (() => {
   const send = async (file) => {
     const uploader = document.querySelector(".uploader");
@@ -38,7 +38,7 @@
     try {
       stream = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
     } catch {
-      return choose({ capture: "environment" }); // no camera that a page may use: phones then offer their own
+      return choose({ capture: "environment" }); // the page may not use a camera; phones then offer their own
     }
     const dialog = Object.assign(document.createElement("dialog"), { className: "card camera" });
     const video = Object.assign(document.createElement("video"), { autoplay: true, playsInline: true, srcObject: stream });
@@ -75,7 +75,7 @@
     if (wanted ? !here.includes(wanted) : here) location.reload(); // not where only the fragment changes
   });
 
-  // A name, once given, is remembered by this browser.
+  // The browser remembers the visitor's name.
   document.addEventListener("change", (event) => {
     if (event.target.dataset?.remember === "who") localStorage.setItem("hcep-who", event.target.value);
   });
