@@ -81,12 +81,12 @@ def test_priors_scale_the_odds() -> None:
 
 
 @pytest.mark.parametrize("priors", ["even", [1.0], [1, -1, 1, 1], [0, 0, 0, 0], [np.nan, 1, 1, 1], [[1, 1, 1, 1]]])
-def test_priors_that_are_none(priors: object) -> None:
+def test_invalid_priors_are_rejected(priors: object) -> None:
     with pytest.raises(HCEPError, match=r"priors must be"):
         HCEPClassifier(TREE, priors=priors).fit(*draw(TREE.leaves, 3))
 
 
-def test_the_path_is_that_of_the_likeliest_class(tmp_path: Path) -> None:
+def test_the_path_leads_to_the_most_probable_class(tmp_path: Path) -> None:
     X, y = draw(TREE.leaves, 8, 2.0)
     priors = [1e-9, 1.0, 1.0, 1.0]
     plain, leaning = HCEPClassifier(TREE).fit(X, y), HCEPClassifier(TREE, priors=priors).fit(X, y)
@@ -120,7 +120,7 @@ def test_priors_and_a_step_limit() -> None:
 # -- concepts and the likeliest few ----------------------------------------------------------------
 
 
-def test_a_concept_is_as_likely_as_its_classes_each_counted_once() -> None:
+def test_a_concept_has_the_probability_of_its_classes_each_counted_once() -> None:
     model = HCEPClassifier(DAG, collapse=False).fit(*draw(("x", "y", "z"), 6))
     X, _ = draw(("x", "y", "z"), 4, 2.0, seed=1)
     p, nodes = model.predict_proba(X), model.node_probabilities(X)
@@ -146,7 +146,7 @@ def test_probabilities_of_a_level_add_up(head: str) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 4, 9])
-def test_the_likeliest_few_are_those_of_the_whole_matrix(model: HCEPClassifier, k: int) -> None:
+def test_top_k_agrees_with_all_probabilities(model: HCEPClassifier, k: int) -> None:
     X, _ = draw(TREE.leaves, 5, 2.0, seed=1)
     labels, likely = model.predict_topk(X, k)
     p = model.predict_proba(X)
@@ -156,7 +156,7 @@ def test_the_likeliest_few_are_those_of_the_whole_matrix(model: HCEPClassifier, 
     assert labels[:, 0].tolist() == model.predict(X).tolist()
 
 
-def test_the_likeliest_none(model: HCEPClassifier) -> None:
+def test_top_k_needs_a_positive_number(model: HCEPClassifier) -> None:
     with pytest.raises(HCEPError, match="k must be"):
         model.predict_topk(draw(TREE.leaves, 1)[0], 0)
 
@@ -178,7 +178,7 @@ def test_exact_maps_keep_the_power_at_1() -> None:
 
 
 @pytest.mark.parametrize("parameter", [{"power": 0.0}, {"power": 2.0}, {"power": "sqrt"}, {"refine": "yes"}])
-def test_parameters_that_are_none(parameter: dict[str, object]) -> None:
+def test_invalid_parameters_are_rejected(parameter: dict[str, object]) -> None:
     with pytest.raises(HCEPError, match=f"{next(iter(parameter))} must be 'auto'"):
         HCEPClassifier(TREE, **parameter).fit(*draw(TREE.leaves, 6))
 
@@ -204,7 +204,7 @@ def test_the_dictionary_is_a_function_of_moments_and_choices() -> None:
     np.testing.assert_array_equal(again.synset_embeddings, model.dictionary_.synset_embeddings)
 
 
-def test_the_published_configuration_has_none_of_it() -> None:
+def test_the_published_configuration_has_no_power_priors_or_refinement() -> None:
     model = HCEPClassifier.paper(TREE).fit(*draw(TREE.leaves, 6))
     assert (model.power_, model.leaf_moves_, model.priors_, model.shrinkage_) == (1.0, None, None, None)
 
@@ -225,7 +225,7 @@ def test_copies_of_one_image_per_class() -> None:
     assert np.isfinite(model.predict_proba(X)).all()
 
 
-def test_every_image_twice() -> None:
+def test_duplicated_images_cost_little_accuracy() -> None:
     X, y = draw(TREE.leaves, 6, 2.0)
     new, truth = draw(TREE.leaves, 50, 2.0, seed=1)
     once = HCEPClassifier(TREE).fit(X, y).score(new, truth)

@@ -217,7 +217,7 @@ def test_pursue_is_hb_omp_with_the_fitted_dictionary(
 
 
 @pytest.mark.parametrize("options", CONFIGURATIONS)
-def test_one_inference_is_all_of_them(
+def test_infer_agrees_with_predict_and_pursue(
     animals: Hierarchy, training: tuple[np.ndarray, np.ndarray], options: dict[str, Any]
 ) -> None:
     X, y = training
@@ -309,7 +309,7 @@ def test_without_a_hierarchy_labels_may_be_anything(classes: list[Any]) -> None:
     assert model.predict(X).tolist() == y.tolist()
 
 
-def test_a_class_may_be_called_like_the_virtual_root() -> None:
+def test_a_class_may_have_the_name_of_the_virtual_root() -> None:
     X, y = draw(["(root)", "((root))", "c"], 5, spread=0.1)
     assert HCEPClassifier().fit(X, y).predict(X).tolist() == y.tolist()
 
@@ -404,7 +404,7 @@ def test_scaled_copies_are_equal_after_unit_norm() -> None:
     assert model.predict(5.0 * np.eye(3)).tolist() == ["a", "b", "c"]
 
 
-def test_a_given_shrinkage_without_any_spread_is_refused() -> None:
+def test_a_given_shrinkage_without_any_spread_is_rejected() -> None:
     with pytest.raises(DictionaryError, match="no within-class covariance to whiten by"):
         HCEPClassifier(shrinkage=0.5, anchor=0.1).fit(np.repeat(np.eye(3), 3, axis=0), np.repeat(list("abc"), 3))
 
@@ -569,7 +569,7 @@ def check_table(table: Any, model: HCEPClassifier, X: np.ndarray, y: Any) -> Non
     assert probabilities == pytest.approx(clone(model).fit(X, y).predict_proba(X))
 
 
-def test_objects_that_are_numbers(animals: Hierarchy, training: tuple[np.ndarray, np.ndarray]) -> None:
+def test_object_arrays_of_numbers_are_accepted(animals: Hierarchy, training: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = training
     model = HCEPClassifier(animals, max_steps=1).fit(X.astype(object), y.astype(object))
     assert model.predict_proba(X.astype(object)).tolist() == model.predict_proba(X).tolist()
@@ -631,7 +631,7 @@ def test_bad_arrays_are_refused(animals: Hierarchy, training: tuple[np.ndarray, 
         HCEPClassifier(animals).fit(training[0], None)
 
 
-def test_a_hierarchy_as_people_have_it(pets, tmp_path):
+def test_a_hierarchy_can_be_pairs_a_file_or_a_networkx_graph(pets, tmp_path):
     networkx = pytest.importorskip("networkx", reason="networkx is not installed")
     rng = np.random.default_rng(0)
     y = np.repeat(pets.leaves, 4)

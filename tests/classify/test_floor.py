@@ -35,7 +35,7 @@ def test_training_images_left_out_look_as_new_ones_do(sample):
     assert 0.01 < unlike(model, sample.X_train[~half]).mean() < 0.12
 
 
-def test_one_image_per_class_says_nothing():
+def test_one_image_per_class_gives_no_floor():
     X, y = np.eye(3), np.array(["a", "b", "c"])
     model = HCEPClassifier(anchor=0.1, shrinkage=None).fit(X, y)
     assert model.explained_floor_ is None

@@ -153,7 +153,7 @@ def test_a_merged_chain_opens_where_a_class_is_added_into_it(tmp_path: Path) -> 
     assert set(model.add_class("lion", "feline", draw(5, 8)).hierarchy_.children("feline")) == {"cat", "lion"}
 
 
-def test_rename_changes_what_people_read_alone(pets: Hierarchy) -> None:
+def test_rename_changes_only_the_display_name(pets: Hierarchy) -> None:
     model, images = small(pets)
     X = np.vstack(list(images.values()))
     model.calibrate(X, np.repeat(list(images), 8))
@@ -225,7 +225,7 @@ def test_guarantees_end_where_the_model_changes(pets: Hierarchy) -> None:
         assert model.held_out_ is None
 
 
-def test_what_cannot_be_is_refused_and_nothing_has_changed(pets: Hierarchy) -> None:
+def test_invalid_changes_are_rejected_and_leave_the_model_unchanged(pets: Hierarchy) -> None:
     model, _images = small(pets)
     before = model.dictionary_
     X = draw(2, 0)
@@ -273,7 +273,7 @@ def test_partial_fit_begins_with_a_fit(pets: Hierarchy) -> None:
         HCEPClassifier(pets).add_class("van", "vehicle", X)
 
 
-def test_drift_is_said_when_images_are_unlike_or_many(pets: Hierarchy) -> None:
+def test_drift_is_reported_when_images_are_unlike_or_many(pets: Hierarchy) -> None:
     model, images = small(pets)
     assert model.drift() is None
     model.partial_fit(images["cat"], ["cat"] * 8)

@@ -43,7 +43,7 @@ def covers(model: HCEPClassifier, concepts: np.ndarray, y: np.ndarray) -> np.nda
     return np.array([concept in above[label] for concept, label in zip(concepts, y, strict=True)])
 
 
-def test_nothing_is_promised_without_held_out_images() -> None:
+def test_guarantees_need_held_out_images() -> None:
     X, y = images(5, 0)
     fresh = HCEPClassifier(Hierarchy.from_edges(EDGES)).fit(X, y)
     for ask in (fresh.predict_concept, fresh.predict_set, fresh.unknown_kind, fresh.is_unknown):
@@ -73,7 +73,7 @@ def test_alpha_is_a_share(calibrated: HCEPClassifier, alpha: object) -> None:
 
 @pytest.mark.parametrize("alpha", [0.05, 0.1, 0.2])
 @pytest.mark.parametrize("by_class", [False, True])
-def test_the_true_class_is_below_the_answer_as_often_as_promised(
+def test_the_true_class_is_below_the_answer_as_often_as_guaranteed(
     calibrated: HCEPClassifier, alpha: float, by_class: bool
 ) -> None:
     X, y = images(400, 2)
@@ -96,7 +96,7 @@ def test_animals_are_hedged_and_vehicles_are_not(calibrated: HCEPClassifier) -> 
     assert (concepts[np.isin(y, ["cat", "dog", "fox"])] == "animal").mean() > 0.3
 
 
-def test_a_stricter_promise_is_never_answered_lower(calibrated: HCEPClassifier) -> None:
+def test_a_higher_coverage_never_gives_a_more_specific_answer(calibrated: HCEPClassifier) -> None:
     X, _ = images(100, 4)
     levels = [
         np.array([calibrated.hierarchy_.level(c) for c in calibrated.predict_concept(X, alpha)])
@@ -105,7 +105,7 @@ def test_a_stricter_promise_is_never_answered_lower(calibrated: HCEPClassifier) 
     assert all((a <= b).all() for a, b in itertools.pairwise(levels))
 
 
-def test_too_few_held_out_images_say_nothing(model: HCEPClassifier) -> None:
+def test_with_too_few_held_out_images_the_answer_is_the_root(model: HCEPClassifier) -> None:
     few = model.calibrate(*images(1, 5))
     assert set(few.predict_concept(images(3, 6)[0], 0.1)) == {"thing"}
     assert set(few.predict_set(images(3, 6)[0], 0.1)) == {("thing",)}
@@ -225,7 +225,7 @@ def test_coverage_on_tiny_imagenet(tiny_imagenet: dict[str, np.ndarray]) -> None
         assert abs(np.mean(right) - (1 - alpha)) < 0.02
 
 
-def test_what_can_be_said_is_said_in_words(calibrated: HCEPClassifier) -> None:
+def test_hedged_answers_are_put_into_words(calibrated: HCEPClassifier) -> None:
     X, y = images(50, 12)
     said = explain_images(X[y == "cat"], calibrated)  # no coverage asked for
     assert all(one.hedged is None for one in said)
@@ -239,7 +239,7 @@ def test_what_can_be_said_is_said_in_words(calibrated: HCEPClassifier) -> None:
     assert "that is not in the hierarchy" in str(strange)
 
 
-def test_a_coverage_that_cannot_be_promised_is_refused_before_any_work(model: HCEPClassifier) -> None:
+def test_a_coverage_without_calibration_is_rejected_before_any_work(model: HCEPClassifier) -> None:
     model.held_out_ = None
     with pytest.raises(HCEPError, match="no held-out scores"):
         explain_images(images(1, 0)[0], model, coverage=0.9)

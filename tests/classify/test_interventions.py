@@ -32,7 +32,7 @@ def below(model, name):
     return {c for c in model.classes_ if c == concept or concept in h.ancestors(h.leaf_of(c))}
 
 
-def test_no_answer_breaks_a_request(model):
+def test_answers_respect_forced_and_forbidden_concepts(model):
     vehicles = below(model, "artifact")
     assert 0 < len(vehicles) < 10
     forced = model.predict(NEW, force="artifact")
@@ -43,7 +43,7 @@ def test_no_answer_breaks_a_request(model):
     assert not set(model.predict(NEW, force="artifact", forbid=sorted(barred)[:2])) & set(sorted(barred)[:2])
 
 
-def test_probabilities_are_those_left_and_add_up(model):
+def test_probabilities_of_the_classes_left_add_up(model):
     vehicles = below(model, "artifact")
     left = np.isin(model.classes_, list(vehicles))
     odds = model.predict_proba(NEW, force="artifact")
@@ -53,7 +53,7 @@ def test_probabilities_are_those_left_and_add_up(model):
     assert (model.infer(NEW, force="artifact").probabilities == odds).all()
 
 
-def test_what_is_asked_of_the_answer_changes_nothing(model):
+def test_requests_that_the_answer_meets_already_change_nothing(model):
     free, probabilities = model.predict(NEW), model.predict_proba(NEW)
     for label in np.unique(free):
         rows = free == label
@@ -81,7 +81,7 @@ def test_a_class_of_several_routes_keeps_the_open_one(diamond):
     assert set(model.predict(images, forbid="cat")) == {"hamster", "lion"}
 
 
-def test_requests_that_cannot_be_met_are_one_sentence():
+def test_requests_that_cannot_be_met_are_rejected():
     model = HCEPClassifier(SAMPLE.hierarchy, shrinkage=None, anchor=0.1).fit(X, Y)
     with pytest.raises(HierarchyError, match="force: no path has 'tench', 'garbage truck' together"):
         model.predict(NEW, force=["tench", "garbage truck"])

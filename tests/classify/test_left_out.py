@@ -163,7 +163,7 @@ def test_large_classes_have_few_folds_and_small_ones_lose_one_image_at_a_time() 
     assert len(folds.rows) <= MAX_IMAGES
 
 
-def test_of_more_classes_than_images_to_score_every_mean_still_loses_one() -> None:
+def test_with_more_classes_than_scored_images_every_mean_still_loses_one() -> None:
     folds = equal_folds(np.repeat(np.arange(2 * MAX_IMAGES), 2))
     assert len(folds.rows) == 2 * MAX_IMAGES
     assert folds.scored.sum() == MAX_IMAGES
@@ -184,7 +184,7 @@ def score(log_losses: list[float], shrinkage: float = 0.5) -> LeaveOneOutScore:
     return LeaveOneOutScore(shrinkage, 0.3, 0.5, float(losses.mean()), 1.0, losses < 1, 1.0, losses, np.ones(3))
 
 
-def test_a_start_is_left_only_for_a_gain_beyond_chance() -> None:
+def test_the_starting_value_is_replaced_only_for_a_gain_beyond_chance() -> None:
     start, better, luck = score([1.0, 2.0, 1.5]), score([0.5, 1.4, 1.0]), score([0.0, 3.0, 1.4])
     assert _best([start, better]) is better
     assert _best([start, luck]) is start

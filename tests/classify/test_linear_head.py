@@ -77,7 +77,7 @@ def test_classes_in_any_order(pets):
         (np.full((2, 2), np.nan), np.ones(2), ["cat", "dog"], "must be finite"),
     ],
 )
-def test_what_is_refused(pets, coef, intercept, classes, message):
+def test_invalid_weights_are_rejected(pets, coef, intercept, classes, message):
     with pytest.raises(HCEPError, match=message):
         open_linear_head(coef, intercept, classes, pets)
 

@@ -60,7 +60,7 @@ def test_pictures_with_one_label_each_are_those_of_the_classifier(pets, pets_dic
     np.testing.assert_array_equal(many.model_.dictionary_.synset_embeddings, one.dictionary_.synset_embeddings)
 
 
-def test_a_label_that_only_occurs_with_another_is_told_from_it():
+def test_a_label_that_only_occurs_with_another_is_separated_from_it():
     """Cats alone; dogs only ever beside a cat: the mean of pictures with dogs is half cat, the unmixed one is not."""
     rng, cat, dog = np.random.default_rng(0), np.array([4.0, 0.0, 0.0]), np.array([0.0, 4.0, 0.0])
     truth = np.array([[1, 0]] * 20 + [[1, 1]] * 20, dtype=bool)
@@ -79,7 +79,7 @@ def test_features_that_are_never_negative_stay_so():
     assert len(column) == truth.sum()
 
 
-def test_pictures_without_a_label_teach_nothing(pets, pets_dictionary):
+def test_images_without_a_label_are_ignored(pets, pets_dictionary):
     X, truth = pictures(pets_dictionary, 100, 4)
     strange = np.vstack([X, np.full((5, 4), 99.0)])
     with_blank = MultiLabelHCEP(pets, labels=LEAVES).fit(strange, np.vstack([truth, np.zeros((5, 5), dtype=int)]))
@@ -111,6 +111,6 @@ def test_labels_come_from_a_data_frame(pets, pets_dictionary):
         (LEAVES, [[2, 0, 1, 0, 3]] * 3, "indicator matrix of zeros and ones"),
     ],
 )
-def test_what_is_refused(pets, labels, y, message):
+def test_invalid_targets_are_rejected(pets, labels, y, message):
     with pytest.raises(HCEPError, match=message):
         MultiLabelHCEP(pets, labels=labels).fit(np.eye(3, 4), y)

@@ -44,7 +44,7 @@ def test_the_rule_sees_no_validation_image_and_is_saved(fitted, sample, tmp_path
     np.testing.assert_array_equal(again.pursue(X, n_paths="auto").nodes, fitted.pursue(X, n_paths="auto").nodes)
 
 
-def test_without_the_rule_a_fixed_gain_is_asked_for(sample):
+def test_without_the_rule_a_fixed_gain_is_required(sample):
     few = slice(None, None, 10)
     model = HCEPClassifier(sample.hierarchy).fit(sample.X_train[few], sample.y_train[few])
     assert model.stopping_ is None

@@ -76,7 +76,7 @@ def test_a_weight_of_zero_leaves_an_image_out(options: dict[str, Any]) -> None:
     assert weighted.leave_one_out_ == absent.leave_one_out_
 
 
-def test_a_class_whose_images_have_no_weight_is_no_class() -> None:
+def test_a_class_whose_images_have_no_weight_is_left_out() -> None:
     X, y = draw()
     assert "fox" not in HCEPClassifier(TREE).fit(X, y, sample_weight=y != "fox").classes_
 
