@@ -83,7 +83,7 @@ def test_a_class_of_several_routes_keeps_the_open_one(diamond):
 
 def test_requests_that_cannot_be_met_are_rejected():
     model = HCEPClassifier(SAMPLE.hierarchy, shrinkage=None, anchor=0.1).fit(X, Y)
-    with pytest.raises(HierarchyError, match="force: no path has 'tench', 'garbage truck' together"):
+    with pytest.raises(HierarchyError, match="force: no path has all of 'tench', 'garbage truck'"):
         model.predict(NEW, force=["tench", "garbage truck"])
     with pytest.raises(HierarchyError, match=r"'garbge truck' is not a concept.*Near matches: 'garbage truck'"):
         model.predict_proba(NEW, forbid="garbge truck")

@@ -73,7 +73,7 @@ def test_concepts_are_forced_forbidden_and_changed(model, cat):  # noqa: F811
     words = ("explain", model, cat, "--encoder", ENCODER)
     fails("--set: expected a concept and its new coefficient, dog=0 or dog.2, got 'cat'", *words, "--set", "cat")
     fails("coefficients: 'bus' is not on the path of this image", *words, "--set", "bus=1")
-    fails("force: no path has 'cat', 'vehicle' together", *words, "--force", "cat", "--force", "vehicle")
+    fails("force: no path has all of 'cat', 'vehicle'", *words, "--force", "cat", "--force", "vehicle")
 
 
 def test_a_report_shows_the_contrast(model, cat, tmp_path):  # noqa: F811
@@ -105,7 +105,7 @@ def test_corrections_are_kept_honoured_and_taken_back(model, cat, photos, tmp_pa
     fails("give what is right or wrong", *correct)
     fails("'cow' is not a concept", *correct, "--class", "cow")
     fails("'animal' is not a class but a concept above 'cat', 'dog'; force it", *correct, "--class", "animal")
-    fails("force: no path has 'animal', 'bus' together", *correct, "--class", "bus", "--force", "animal")
+    fails("force: no path has all of 'animal', 'bus'", *correct, "--class", "bus", "--force", "animal")
 
 
 def test_predict_and_evaluate_honour_corrections(model, photos, cat, tmp_path):  # noqa: F811

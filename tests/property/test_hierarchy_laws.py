@@ -1,4 +1,4 @@
-"""Laws of the hierarchy on random DAGs, each against a plain definition over the list of edges."""
+"""Laws of the hierarchy on random DAGs, each checked against a plain definition on the list of edges."""
 
 import pickle
 from itertools import pairwise
@@ -12,7 +12,7 @@ laws = settings(max_examples=50, deadline=None)
 
 @st.composite
 def edge_lists(draw):
-    """Edges of a random DAG on 2 to 12 synsets, in any order; it may have several roots, chains, shortcuts."""
+    """Draw the edges of a random DAG on 2 to 12 synsets, which may have several roots, chains and shortcuts."""
     n = draw(st.integers(2, 12))
     ids = draw(st.lists(st.text(min_size=1, max_size=3), min_size=n, max_size=n, unique=True))
     parents = [draw(st.sets(st.integers(0, i - 1), min_size=i == 1, max_size=3)) for i in range(1, n)]
@@ -22,7 +22,7 @@ def edge_lists(draw):
 
 @st.composite
 def hierarchies(draw):
-    """A random hierarchy with names, some of its inner synsets classes too."""
+    """Draw a random hierarchy with names, in which some inner synsets are also classes."""
     edges = draw(edge_lists())
     known = sorted({synset for edge in edges for synset in edge})
     names = draw(st.dictionaries(st.sampled_from(known), st.text(max_size=5)))
@@ -32,14 +32,14 @@ def hierarchies(draw):
 
 @st.composite
 def with_leaves(draw):
-    """A random hierarchy and some of its classes."""
+    """Draw a random hierarchy and some of its classes."""
     h = draw(hierarchies())
     classes = [h.class_of(leaf) for leaf in h.leaves]
     return h, draw(st.lists(st.sampled_from(classes), min_size=1, unique=True))
 
 
 def all_paths(edges, root):
-    """Every rooted path, from the definition: the empty one, and each path with a child of its end added."""
+    """Return every rooted path by its definition: the empty path, and each path extended by a child of its end."""
     paths, new = set(), {()}
     while new:
         paths |= new
@@ -49,7 +49,7 @@ def all_paths(edges, root):
 
 @laws
 @given(edge_lists())
-def test_the_graph_is_the_edges(edges):
+def test_the_graph_has_exactly_the_edges(edges):
     h = Hierarchy.from_edges(edges)
     assert {edge for edge in h.edges if edge[0] != "(root)"} == set(edges)
     assert all((h.root, child) in h.edges for parent, child in h.edges if parent == h.root)
@@ -85,10 +85,10 @@ def test_children_and_parents_are_two_views_of_the_edges(h):
 @given(hierarchies())
 def test_paths_are_valid_and_complete(h):
     expected = all_paths(h.edges, h.root)
-    found = [path for synset in h for path in h.paths(synset)]
-    assert set(found) == expected
-    assert len(found) == len(expected)
-    assert all(edge in h.edges for path in found for edge in pairwise((h.root, *path)))
+    paths = [path for synset in h for path in h.paths(synset)]
+    assert set(paths) == expected
+    assert len(paths) == len(expected)
+    assert all(edge in h.edges for path in paths for edge in pairwise((h.root, *path)))
 
 
 @laws
@@ -114,7 +114,7 @@ def test_the_path_trees_siblings_are_contiguous(h):
 
 @laws
 @given(with_leaves())
-def test_restrict_keeps_exactly_the_wanted_leaves_and_all_above(case):
+def test_restrict_keeps_the_chosen_leaves_and_their_ancestors(case):
     h, wanted = case
     small = h.restrict(wanted)
     kept = {h.leaf_of(c) for c in wanted}
@@ -127,7 +127,7 @@ def test_restrict_keeps_exactly_the_wanted_leaves_and_all_above(case):
 
 @laws
 @given(hierarchies(), st.data())
-def test_restrict_to_any_synsets_makes_each_a_class(h, data):
+def test_restrict_makes_every_chosen_synset_a_class(h, data):
     wanted = data.draw(st.lists(st.sampled_from(h.ids[1:]), min_size=1, unique=True))
     small = h.restrict(wanted)
     assert {small.leaf_of(c) for c in wanted} == set(small.leaves)
@@ -147,7 +147,7 @@ def test_collapse_leaves_no_chain_and_keeps_the_leaves(h):
 
 @laws
 @given(hierarchies())
-def test_collapse_forgets_no_synset_and_keeps_who_is_above_whom(h):
+def test_collapse_keeps_all_names_and_the_order_of_ancestors(h):
     short = h.collapse()
     merged = [synset for kept in short for synset, _ in short.merged(kept)]
     assert sorted([*merged, *short]) == sorted(h)
@@ -157,7 +157,7 @@ def test_collapse_forgets_no_synset_and_keeps_who_is_above_whom(h):
 
 @laws
 @given(hierarchies(), st.sampled_from(["first", "shortest", "longest"]))
-def test_as_tree_has_one_parent_each_and_keeps_the_leaves(h, policy):
+def test_as_tree_has_one_parent_per_synset_and_keeps_the_leaves(h, policy):
     tree = h.as_tree(policy)
     assert tree.is_tree
     assert {len(tree.parents(synset)) for synset in tree.ids[1:]} == {1}
@@ -168,7 +168,7 @@ def test_as_tree_has_one_parent_each_and_keeps_the_leaves(h, policy):
 
 @laws
 @given(hierarchies())
-def test_policies_choose_the_length_they_promise(h):
+def test_policies_choose_paths_of_the_stated_length(h):
     lengths = {leaf: [len(path) for path in h.paths(leaf)] for leaf in h.leaves}
     shortest, longest = h.as_tree("shortest"), h.as_tree("longest")
     assert {leaf: shortest.level(leaf) for leaf in h.leaves} == {leaf: min(n) for leaf, n in lengths.items()}
@@ -177,7 +177,7 @@ def test_policies_choose_the_length_they_promise(h):
 
 @laws
 @given(hierarchies(), st.data())
-def test_the_lowest_common_ancestor_is_a_common_one_and_none_is_lower(h, data):
+def test_no_common_ancestor_is_below_the_lowest_one(h, data):
     a, b = data.draw(st.sampled_from(h.ids)), data.draw(st.sampled_from(h.ids))
     common = {a, *h.ancestors(a)} & {b, *h.ancestors(b)}
     lowest = h.lca(a, b)
@@ -189,7 +189,7 @@ def test_the_lowest_common_ancestor_is_a_common_one_and_none_is_lower(h, data):
 
 @laws
 @given(hierarchies())
-def test_a_drawing_has_every_synset(h):
+def test_a_drawing_shows_every_synset(h):
     plain = Hierarchy.from_edges((f"n{h.index(a)}.", f"n{h.index(b)}.") for a, b in h.edges)
     drawn = plain.format_tree()
     assert all(synset in drawn for synset in plain)

@@ -1,4 +1,4 @@
-"""The fast pursuits against two naive ones of tests/reference: the oracle, and the algorithms in the paper's order."""
+"""The fast pursuits equal the two naive implementations in tests/reference: the oracle and the paper's algorithms."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ options = st.fixed_dictionaries(
 )
 
 
-def ask(problem: Problem) -> list[Answer]:
+def oracle_answers(problem: Problem) -> list[Answer]:
     limits = {name: problem.options[name] for name in ("max_steps", "tol")}
     oracle = Oracle(problem.dictionary, problem.options["signed"], problem.options["anchor"])
     width = problem.options["beam_width"]
@@ -55,33 +55,33 @@ def ask(problem: Problem) -> list[Answer]:
 
 
 def beams_of(answer: Answer) -> list[set[tuple[str, ...]]]:
-    """The oracle's beams, step by step; it goes on repeating a beam in which all hypotheses have finished."""
+    """Return the oracle's beams, step by step, without the repeated beams after all hypotheses have ended."""
     beams = [{h.synsets for h in step} for step in answer.steps]
     return [beam for beam, _ in groupby(beams)]
 
 
 def compare(problem: Problem) -> int:
-    """Assert that the pursuit equals the oracle away from ties; return the number of images compared."""
-    found = hb_omp(problem.X, problem.dictionary, n_best=N_BEST, **problem.options)
+    """Assert that the pursuit equals the oracle except near ties; return the number of compared images."""
+    result = hb_omp(problem.X, problem.dictionary, n_best=N_BEST, **problem.options)
     traced = hb_omp(problem.X, problem.dictionary, n_best=N_BEST, trace=True, **problem.options)
-    clear = [(i, answer) for i, answer in enumerate(ask(problem)) if answer.margin > TIE]
+    clear = [(i, answer) for i, answer in enumerate(oracle_answers(problem)) if answer.margin > TIE]
     for i, answer in clear:
-        assert found.paths[i] == traced.paths[i] == answer.best.synsets
-        assert found.residual_norms[i] == pytest.approx(np.linalg.norm(answer.best.residual), abs=1e-8)
+        assert result.paths[i] == traced.paths[i] == answer.best.synsets
+        assert result.residual_norms[i] == pytest.approx(np.linalg.norm(answer.best.residual), abs=1e-8)
         assert [{h.path for h in beam} for beam in traced.trace.steps(i)] == beams_of(answer)
     for i, answer in [case for case in clear if case[1].best.condition < DEPENDENT]:
-        assert found.coefficients(i) == pytest.approx(answer.best.coefficients, abs=1e-8)
+        assert result.coefficients(i) == pytest.approx(answer.best.coefficients, abs=1e-8)
     for i, answer in [case for case in clear if case[1].order_margin > TIE]:
-        compare_hypotheses(found, i, answer)
+        compare_hypotheses(result, i, answer)
         compare_hypotheses(traced, i, answer)
     return len(clear)
 
 
-def compare_hypotheses(found: PathResult, image: int, answer: Answer) -> None:
+def compare_hypotheses(result: PathResult, image: int, answer: Answer) -> None:
     expected = answer.beam[:N_BEST]
-    assert [h.path for h in found.hypotheses(image)] == [h.synsets for h in expected]
+    assert [h.path for h in result.hypotheses(image)] == [h.synsets for h in expected]
     norms = [np.linalg.norm(h.residual) for h in expected]
-    assert [h.residual_norm for h in found.hypotheses(image)] == pytest.approx(norms, abs=1e-8)
+    assert [h.residual_norm for h in result.hypotheses(image)] == pytest.approx(norms, abs=1e-8)
 
 
 @pytest.mark.parametrize("first_seed", range(0, 1500, 250))
@@ -92,7 +92,7 @@ def test_hb_omp_equals_the_oracle_on_thousands_of_random_trees_and_dags(first_se
 
 @given(parents, second_parents, st.booleans(), options, st.integers(0, 2**32 - 1))
 @settings(deadline=None, max_examples=150)
-def test_hb_omp_equals_the_oracle_on_what_hypothesis_draws(
+def test_hb_omp_equals_the_oracle_on_drawn_problems(
     parents: list[int], second_parents: list[tuple[int, int]], leaf_means: bool, options: dict[str, Any], seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -107,34 +107,36 @@ def test_hb_omp_equals_the_plain_reference(first_seed: int) -> None:
 
 
 def compare_with_reference(problem: Problem) -> int:
-    found = hb_omp(problem.X, problem.dictionary, **problem.options)
-    codes = found.codes.toarray()
+    result = hb_omp(problem.X, problem.dictionary, **problem.options)
+    codes = result.codes.toarray()
     plain = [reference_hb_omp(x, problem.dictionary, **problem.options) for x in problem.X]
     clear = [(i, reference) for i, reference in enumerate(plain) if reference.margin > 1e-8]
     for i, reference in clear:
-        assert found.paths[i] == reference.support
-        assert found.residual_norms[i] == pytest.approx(reference.residual_norm, abs=1e-8)
-    independent = [(i, reference) for i, reference in clear if condition(problem, found.codes.indices, i, found) < 1e5]
+        assert result.paths[i] == reference.support
+        assert result.residual_norms[i] == pytest.approx(reference.residual_norm, abs=1e-8)
+    independent = [
+        (i, reference) for i, reference in clear if condition(problem, result.codes.indices, i, result) < 1e5
+    ]
     for i, reference in independent:
         assert codes[i] == pytest.approx(reference.code, abs=1e-8)
     return len(clear)
 
 
-def condition(problem: Problem, indices: np.ndarray, image: int, found: PathResult) -> float:
-    """Condition number of the atoms of a path, augmented by the anchor."""
-    atoms = problem.dictionary.atoms[indices[found.codes.indptr[image] : found.codes.indptr[image + 1]]]
+def condition(problem: Problem, indices: np.ndarray, image: int, result: PathResult) -> float:
+    """Return the condition number of the atoms of a path, augmented by the anchor."""
+    atoms = problem.dictionary.atoms[indices[result.codes.indptr[image] : result.codes.indptr[image + 1]]]
     augmented = np.hstack([atoms, np.sqrt(problem.options["anchor"]) * np.eye(len(atoms))])
     return float(np.linalg.cond(augmented)) if len(atoms) else 1.0
 
 
-def test_the_reference_agrees_that_a_dependent_atom_is_never_eligible() -> None:
-    # Three embeddings in the plane: the third atom of the path lies in the span of the first two, so its new
-    # coefficient is 0 and the signed rule ends the path above it.
+def test_a_dependent_atom_is_never_eligible_in_the_reference_either() -> None:
+    # In the plane, the third atom of the path lies in the span of the first two, so its new coefficient is 0 and the
+    # signed rule ends the path above it.
     embeddings = {"1": [1.0, 0.0], "2": [2.0, 1.0], "3": [2.5, 2.5]}
     dictionary = ConceptDictionary.from_synset_embeddings(hierarchy_of([0, 1, 2]), embeddings)
     x = np.array([3.0, 2.0])
-    found = hb_omp(x, dictionary, signed=True)
-    assert found.paths == [("1", "2")]
+    result = hb_omp(x, dictionary, signed=True)
+    assert result.paths == [("1", "2")]
     assert Oracle(dictionary, signed=True).hb_omp(x, 8).margin < TIE
     assert reference_hb_omp(x, dictionary, signed=True).margin < TIE
 
@@ -149,14 +151,14 @@ def test_omp_equals_the_oracle_and_the_reference(n_nonzero: int, tol: float) -> 
 def compare_omp(problem: Problem, n_nonzero: int, tol: float) -> int:
     dictionary = problem.dictionary
     n_nonzero = min(n_nonzero, dictionary.n_dims)
-    found = omp(problem.X, dictionary, n_nonzero, tol)
-    codes = found.codes.toarray()
+    result = omp(problem.X, dictionary, n_nonzero, tol)
+    codes = result.codes.toarray()
     answers = [Oracle(dictionary).omp(x, n_nonzero, tol) for x in problem.X]
     clear = [(i, answer.best) for i, answer in enumerate(answers) if answer.margin > TIE]
     for i, best in clear:
-        assert tuple(found.selected[i][found.selected[i] >= 0]) == best.atoms
-        assert found.supports[i] == best.synsets
-        assert found.residual_norms[i] == pytest.approx(np.linalg.norm(best.residual), abs=1e-8)
+        assert tuple(result.selected[i][result.selected[i] >= 0]) == best.atoms
+        assert result.supports[i] == best.synsets
+        assert result.residual_norms[i] == pytest.approx(np.linalg.norm(best.residual), abs=1e-8)
         plain = reference_omp(problem.X[i], dictionary.atoms, n_nonzero, tol)
         assert plain.support == best.atoms
         assert plain.residual_norm == pytest.approx(np.linalg.norm(best.residual), abs=1e-8)

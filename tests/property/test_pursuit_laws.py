@@ -1,4 +1,4 @@
-"""What holds for every hierarchy, dictionary and image."""
+"""Laws that hold for every hierarchy, dictionary and image."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ quick = settings(deadline=None, max_examples=60)
 
 
 def clear_images(problem: Problem, beam_width: int | None) -> np.ndarray:
-    """The images that no near tie decides, for a search without limits."""
+    """Return the images that are not near a tie, for a search without limits."""
     oracle = Oracle(problem.dictionary, problem.options["signed"], problem.options["anchor"])
     answers = [oracle.hb_omp(x, beam_width or 10**6) for x in problem.X]
     return np.array([answer.margin > 1e-8 for answer in answers])
@@ -31,47 +31,47 @@ def clear_images(problem: Problem, beam_width: int | None) -> np.ndarray:
 @given(problems)
 @quick
 def test_the_support_is_one_rooted_path(problem: Problem) -> None:
-    found = hb_omp(problem.X, problem.dictionary, **problem.options)
+    result = hb_omp(problem.X, problem.dictionary, **problem.options)
     hierarchy = problem.dictionary.hierarchy
     edges = np.array(problem.dictionary.edges)
-    for i, path in enumerate(found.paths):
+    for i, path in enumerate(result.paths):
         nodes = (hierarchy.root, *path)
         on_path = list(pairwise(nodes))
-        support = found.codes.indices[found.codes.indptr[i] : found.codes.indptr[i + 1]]
+        support = result.codes.indices[result.codes.indptr[i] : result.codes.indptr[i + 1]]
         assert [tuple(edge) for edge in edges[support]] == on_path
-        assert found.leaves[i] == nodes[-1]
+        assert result.leaves[i] == nodes[-1]
 
 
 @given(problems, st.sampled_from(BEAMS))
 @quick
-def test_without_tolerance_and_sign_a_path_ends_in_a_leaf(problem: Problem, beam_width: int | None) -> None:
-    found = hb_omp(problem.X, problem.dictionary, beam_width=beam_width, anchor=problem.options["anchor"])
-    assert set(found.leaves) <= set(problem.dictionary.hierarchy.leaves)
+def test_a_path_ends_in_a_leaf_without_tolerance_and_signed_rule(problem: Problem, beam_width: int | None) -> None:
+    result = hb_omp(problem.X, problem.dictionary, beam_width=beam_width, anchor=problem.options["anchor"])
+    assert set(result.leaves) <= set(problem.dictionary.hierarchy.leaves)
 
 
 @given(problems, st.sampled_from(BEAMS), st.booleans())
 @quick
 def test_the_residual_is_orthogonal_to_the_chosen_atoms(problem: Problem, beam_width: int | None, signed: bool) -> None:
-    found = hb_omp(problem.X, problem.dictionary, beam_width=beam_width, signed=signed)
-    residuals = problem.X - found.codes @ problem.dictionary.atoms
+    result = hb_omp(problem.X, problem.dictionary, beam_width=beam_width, signed=signed)
+    residuals = problem.X - result.codes @ problem.dictionary.atoms
     for i, residual in enumerate(residuals):
-        chosen = problem.dictionary.atoms[found.codes.indices[found.codes.indptr[i] : found.codes.indptr[i + 1]]]
+        chosen = problem.dictionary.atoms[result.codes.indices[result.codes.indptr[i] : result.codes.indptr[i + 1]]]
         assert chosen @ residual == pytest.approx(np.zeros(len(chosen)), abs=1e-7)
-    assert found.residual_norms == pytest.approx(np.linalg.norm(residuals, axis=1), abs=1e-7)
+    assert result.residual_norms == pytest.approx(np.linalg.norm(residuals, axis=1), abs=1e-7)
 
 
 @given(problems)
 @quick
-def test_residual_norms_are_those_of_the_codes(problem: Problem) -> None:
-    found = hb_omp(problem.X, problem.dictionary, **problem.options)
-    residuals = problem.X - found.codes @ problem.dictionary.atoms
-    assert found.residual_norms == pytest.approx(np.linalg.norm(residuals, axis=1), abs=1e-7)
+def test_residual_norms_agree_with_the_codes(problem: Problem) -> None:
+    result = hb_omp(problem.X, problem.dictionary, **problem.options)
+    residuals = problem.X - result.codes @ problem.dictionary.atoms
+    assert result.residual_norms == pytest.approx(np.linalg.norm(residuals, axis=1), abs=1e-7)
 
 
 @given(problems, st.sampled_from([1, None]), st.booleans())
 @quick
 def test_the_residual_never_grows_with_max_steps(problem: Problem, beam_width: int | None, signed: bool) -> None:
-    # A beam between one and all may drop the ancestor of a later winner; greedy and exact search cannot.
+    # A beam of intermediate width may drop an ancestor of the later winner; greedy and exact searches cannot.
     steps = range(1, problem.dictionary.hierarchy.depth + 1)
     norms = [
         hb_omp(problem.X, problem.dictionary, beam_width=beam_width, max_steps=n, signed=signed).residual_norms
@@ -82,7 +82,7 @@ def test_the_residual_never_grows_with_max_steps(problem: Problem, beam_width: i
 
 @given(problems, st.sampled_from(BEAMS), st.floats(1e-3, 1e3), st.integers(0, 2**32 - 1))
 @quick
-def test_rotating_and_scaling_the_space_keeps_the_support(
+def test_rotating_and_scaling_the_space_does_not_change_the_support(
     problem: Problem, beam_width: int | None, scale: float, seed: int
 ) -> None:
     dictionary, options = problem.dictionary, {"signed": problem.options["signed"]}
@@ -98,7 +98,7 @@ def test_rotating_and_scaling_the_space_keeps_the_support(
 
 @given(problems)
 @quick
-def test_an_unbounded_beam_equals_listing_every_path(problem: Problem) -> None:
+def test_an_unbounded_beam_equals_enumerating_all_paths(problem: Problem) -> None:
     oracle = Oracle(problem.dictionary, problem.options["signed"], problem.options["anchor"])
     options = {name: problem.options[name] for name in ("signed", "anchor", "tol", "max_steps")}
     exact = hb_omp(problem.X, problem.dictionary, beam_width=None, **options)
@@ -111,19 +111,19 @@ def test_an_unbounded_beam_equals_listing_every_path(problem: Problem) -> None:
 
 @given(problems)
 @quick
-def test_a_huge_anchor_is_the_nearest_class_mean(problem: Problem) -> None:
-    found = hb_omp(problem.X, problem.dictionary, beam_width=None, anchor=1e7)
+def test_a_huge_anchor_gives_the_nearest_class_mean(problem: Problem) -> None:
+    result = hb_omp(problem.X, problem.dictionary, beam_width=None, anchor=1e7)
     nearest = nn(problem.X, problem.dictionary)
-    assert found.residual_norms**2 == pytest.approx(nearest.residual_norms**2, abs=1e-3)
-    assert found.codes.data == pytest.approx(np.ones(found.codes.nnz), abs=1e-4)
+    assert result.residual_norms**2 == pytest.approx(nearest.residual_norms**2, abs=1e-3)
+    assert result.codes.data == pytest.approx(np.ones(result.codes.nnz), abs=1e-4)
     distances = np.linalg.norm(problem.X[:, None] - problem.dictionary.leaf_embeddings[None], axis=2)
     clear = (distances < distances.min(axis=1, keepdims=True) + 0.01).sum(axis=1) == 1
-    assert found.leaves[clear].tolist() == nearest.leaves[clear].tolist()
+    assert result.leaves[clear].tolist() == nearest.leaves[clear].tolist()
 
 
 @given(problems, st.sampled_from([1e3, 1e6, 1e9]))
 @quick
-def test_a_large_anchor_is_as_good_in_single_precision(problem: Problem, anchor: float) -> None:
+def test_a_large_anchor_works_in_single_precision(problem: Problem, anchor: float) -> None:
     double = hb_omp(problem.X, problem.dictionary, beam_width=None, anchor=anchor)
     single = hb_omp(problem.X.astype(np.float32), problem.dictionary, beam_width=None, anchor=anchor)
     assert single.residual_norms == pytest.approx(double.residual_norms, abs=1e-3)
@@ -131,31 +131,31 @@ def test_a_large_anchor_is_as_good_in_single_precision(problem: Problem, anchor:
 
 @given(problems, st.integers(1, 6))
 @quick
-def test_n_best_is_sorted_and_begins_with_the_answer(problem: Problem, n_best: int) -> None:
+def test_n_best_is_sorted_and_starts_with_the_answer(problem: Problem, n_best: int) -> None:
     options = {**problem.options, "anchor": 0.0}
-    found = hb_omp(problem.X, problem.dictionary, n_best=n_best, **options)
+    result = hb_omp(problem.X, problem.dictionary, n_best=n_best, **options)
     alone = hb_omp(problem.X, problem.dictionary, **options)
-    assert found.nodes.tolist() == found.n_best_nodes[:, 0].tolist() == alone.nodes.tolist()
-    assert found.residual_norms.tolist() == found.n_best_residual_norms[:, 0].tolist()
-    for i in range(len(found)):
-        norms = [h.residual_norm for h in found.hypotheses(i)]
+    assert result.nodes.tolist() == result.n_best_nodes[:, 0].tolist() == alone.nodes.tolist()
+    assert result.residual_norms.tolist() == result.n_best_residual_norms[:, 0].tolist()
+    for i in range(len(result)):
+        norms = [h.residual_norm for h in result.hypotheses(i)]
         assert norms == pytest.approx(sorted(norms), abs=1e-7)
-        paths = [h.path for h in found.hypotheses(i)]
+        paths = [h.path for h in result.hypotheses(i)]
         assert len(set(paths)) == len(paths)
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1e-3, 0.03, 1.0]))
 @quick
 def test_a_noiseless_image_has_a_code_of_ones(seed: int, anchor: float) -> None:
-    # Not with the signed rule: it may bar the true path where a coefficient is negative before the deeper atoms come.
+    # The signed rule is off, because it may exclude the true path if a coefficient is negative before deeper atoms join.
     rng = np.random.default_rng(seed)
     hierarchy = random_hierarchy(rng, several_parents=False).collapse()
     dictionary = random_dictionary(rng, hierarchy, leaf_means=True)
-    found = hb_omp(dictionary.leaf_embeddings, dictionary, beam_width=None, anchor=anchor)
-    # The objective of the true path is 0, so no other path can beat it by more than rounding.
-    assert found.residual_norms == pytest.approx(np.zeros(len(found)), abs=1e-6)
-    assert found.leaves.tolist() == list(hierarchy.leaves)
-    assert found.codes.data == pytest.approx(np.ones(found.codes.nnz), abs=1e-6)
+    result = hb_omp(dictionary.leaf_embeddings, dictionary, beam_width=None, anchor=anchor)
+    # The objective of the true path is 0, so no other path is better by more than rounding.
+    assert result.residual_norms == pytest.approx(np.zeros(len(result)), abs=1e-6)
+    assert result.leaves.tolist() == list(hierarchy.leaves)
+    assert result.codes.data == pytest.approx(np.ones(result.codes.nnz), abs=1e-6)
 
 
 @given(problems)
@@ -163,7 +163,7 @@ def test_a_noiseless_image_has_a_code_of_ones(seed: int, anchor: float) -> None:
 def test_the_lowest_path_objective_is_the_exact_answer(problem: Problem) -> None:
     anchor = problem.options["anchor"]
     objectives = path_objectives(problem.X, problem.dictionary, anchor=anchor)
-    found = hb_omp(problem.X, problem.dictionary, beam_width=None, anchor=anchor)
+    result = hb_omp(problem.X, problem.dictionary, beam_width=None, anchor=anchor)
     leaf_nodes = problem.dictionary.hierarchy.path_tree.leaf_nodes
-    column = np.searchsorted(leaf_nodes, found.nodes)
-    assert objectives[np.arange(len(found)), column] == pytest.approx(objectives.min(axis=1), abs=1e-9)
+    column = np.searchsorted(leaf_nodes, result.nodes)
+    assert objectives[np.arange(len(result)), column] == pytest.approx(objectives.min(axis=1), abs=1e-9)

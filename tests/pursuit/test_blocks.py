@@ -1,4 +1,4 @@
-"""Blocks of images on threads."""
+"""Blocks of images, and the threads that process them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_an_exception_ends_the_run(n_jobs: int) -> None:
         for_blocks(50, work, n_jobs, block=5)
 
 
-def test_more_jobs_than_blocks_start_no_idle_threads() -> None:
+def test_there_are_no_more_threads_than_blocks() -> None:
     names: set[str] = set()
     for_blocks(10, lambda rows: names.add(threading.current_thread().name), 8, block=10)
     assert names == {threading.main_thread().name}
@@ -63,7 +63,7 @@ def test_n_threads_without_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("bad", [0, 1.5, True, "2"])
-def test_a_bad_n_jobs_is_refused(bad: object) -> None:
+def test_an_invalid_n_jobs_is_rejected(bad: object) -> None:
     with pytest.raises(HCEPError, match=r"n_jobs must be a positive number of threads, -1 for all cores, or None"):
         n_threads(bad)
 
@@ -85,7 +85,7 @@ with single_threaded_blas():
 """
 
 
-def test_a_library_that_comes_later_is_limited_too() -> None:
+def test_a_library_that_is_loaded_later_is_limited_too() -> None:
     two_threads = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
     done = subprocess.run([sys.executable, "-c", LATER], capture_output=True, text=True, check=True, env=two_threads)
     assert set(done.stdout.split()) == {"1"}

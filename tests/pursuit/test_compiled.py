@@ -1,4 +1,4 @@
-"""Compiled kernels are kept on disk, and never used after one of their sources has changed."""
+"""Compiled kernels are cached on disk, but not used after one of their sources has changed."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ import hcep
 from hcep.pursuit import compiled
 
 PACKAGE = Path(hcep.__file__).parent
-#: Two leaves that tie exactly: without signs the children of a two-way split cannot be told apart.
+#: Two leaves that tie exactly, because they are the two children of one parent and the signed rule is off.
 TIE = """
 import numpy as np
 from hcep import ConceptDictionary, Hierarchy, hb_omp
@@ -34,7 +34,7 @@ def answer_of(package: Path, cache: Path) -> str:
 
 
 @pytest.mark.slow
-def test_an_edit_of_a_function_that_kernels_of_other_files_call_takes_effect(tmp_path):
+def test_editing_a_function_that_kernels_of_other_files_call_takes_effect(tmp_path):
     package, cache = tmp_path / "src" / "hcep", tmp_path / "cache"
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
     cache.mkdir()
@@ -48,7 +48,7 @@ def test_an_edit_of_a_function_that_kernels_of_other_files_call_takes_effect(tmp
     assert len(list((cache / "kernels").iterdir())) == 2
 
 
-def test_every_file_with_a_kernel_counts_for_the_cache():
+def test_the_cache_depends_on_every_file_with_a_kernel():
     counted = compiled.kernel_sources(PACKAGE)
     marked = [
         file
@@ -59,13 +59,13 @@ def test_every_file_with_a_kernel_counts_for_the_cache():
     assert set(marked) <= set(counted)
 
 
-def test_kernels_work_where_no_cache_can_be_written(monkeypatch):
+def test_kernels_work_without_a_writable_cache(monkeypatch):
     monkeypatch.setattr(compiled, "_CACHED", False)
     double = compiled.kernel(lambda x: 2.0 * x)
     np.testing.assert_array_equal(double(np.ones(3)), 2.0)
 
 
-def test_folders_of_old_sources_are_removed_after_two_months(tmp_path):
+def test_cache_folders_are_removed_after_two_months(tmp_path):
     old, recent = tmp_path / ("0" * 16), tmp_path / ("1" * 16)
     for folder in (old, recent):
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""A few images are searched without a compiler: the same answers as the kernels', ties included."""
+"""A few images are searched without the compiled kernels and get the same answers, including ties."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from tests.reference.random_problems import random_problem
 
 pytestmark = pytest.mark.filterwarnings("ignore::hcep.dictionary.DependentAtomsWarning")
 
-WITHOUT_COMPILER = """
+WITHOUT_KERNELS = """
 import sys
 import numpy as np
 from hcep import ConceptDictionary, Hierarchy, hb_omp
@@ -26,12 +26,12 @@ print(hb_omp(np.repeat(X, FEW + 1, axis=0), d, beam_width=None).paths[0], "numba
 """
 
 
-def both(monkeypatch, ask):
-    """An answer of the kernels and one without them."""
+def compiled_and_few(monkeypatch, search_once):
+    """Return the result with the kernels and the result without them."""
     answers = []
     for few in (0, 10_000):
         monkeypatch.setattr(import_module("hcep.pursuit.search"), "FEW", few)
-        answers.append(ask())
+        answers.append(search_once())
     return answers
 
 
@@ -40,16 +40,18 @@ def both(monkeypatch, ask):
     "options", [{}, {"anchor": 0.3}, {"anchor": 1e4}, {"signed": True}, {"signed": True, "anchor": 0.1, "max_steps": 2}]
 )
 @pytest.mark.parametrize("seed", range(6))
-def test_the_same_as_the_kernels(monkeypatch, seed, options, dtype):
+def test_a_few_images_get_the_same_answers_as_from_the_kernels(monkeypatch, seed, options, dtype):
     rng = np.random.default_rng(seed)
     dictionary = random_problem(seed).dictionary
     leaves = dictionary.synset_embeddings[dictionary.hierarchy.leaf_index]
-    # Near classes, exactly at them (where residuals cancel), midway between two (ties), at nothing, anywhere.
+    # Near classes, exactly at them (where residuals cancel), midway between two (ties), at zero, and anywhere.
     X = np.vstack(
         [leaves[:2] + 0.1, leaves[:2], leaves[:2].mean(axis=0), 0 * leaves[0], rng.normal(size=leaves[0].shape)]
     )
     chosen = SearchOptions(**{"beam_width": None, **options})
-    compiled, few = both(monkeypatch, lambda: search(X.astype(dtype), dictionary, chosen, n_best=5, explained=True))
+    compiled, few = compiled_and_few(
+        monkeypatch, lambda: search(X.astype(dtype), dictionary, chosen, n_best=5, explained=True)
+    )
     assert few.codes.dtype == compiled.codes.dtype
     np.testing.assert_array_equal(few.n_best_nodes, compiled.n_best_nodes)
     np.testing.assert_allclose(few.codes.toarray(), compiled.codes.toarray(), rtol=1e-12)
@@ -59,25 +61,25 @@ def test_the_same_as_the_kernels(monkeypatch, seed, options, dtype):
 
 
 @pytest.mark.parametrize("signed", [False, True])
-def test_objectives_are_the_same_to_the_bit(monkeypatch, signed):
+def test_objectives_are_bitwise_equal(monkeypatch, signed):
     rng = np.random.default_rng(0)
     dictionary = random_problem(1).dictionary
     X = rng.normal(size=(3, dictionary.n_dims)).astype(np.float32)
-    compiled, few = both(monkeypatch, lambda: path_objectives(X, dictionary, signed=signed, anchor=0.05))
+    compiled, few = compiled_and_few(monkeypatch, lambda: path_objectives(X, dictionary, signed=signed, anchor=0.05))
     np.testing.assert_array_equal(few, compiled)
 
 
-def test_no_compiler_is_loaded_for_a_few_images():
-    told = subprocess.run([sys.executable, "-c", WITHOUT_COMPILER], capture_output=True, text=True, check=True).stdout
-    assert told.splitlines() == [
+def test_a_few_images_do_not_load_numba():
+    output = subprocess.run([sys.executable, "-c", WITHOUT_KERNELS], capture_output=True, text=True, check=True).stdout
+    assert output.splitlines() == [
         "[('animal', 'cat')] False",
         "('animal', 'cat') False",
         "('animal', 'cat') True",
     ]
 
 
-def test_the_choice_depends_on_the_number_of_images_alone(monkeypatch):
-    kernels = import_module("hcep.pursuit.search_kernel")  # the compiler is loaded
+def test_only_the_number_of_images_decides_between_arrays_and_kernels(monkeypatch):
+    kernels = import_module("hcep.pursuit.search_kernel")  # numba is already loaded
     search_module, called = import_module("hcep.pursuit.search"), []
     monkeypatch.setattr(kernels, "search_all", lambda *arguments: called.append("compiled"))
     dictionary = random_problem(0).dictionary
@@ -88,7 +90,7 @@ def test_the_choice_depends_on_the_number_of_images_alone(monkeypatch):
     assert called == [search_module.FEW, "compiled", search_module.FEW + 1]
 
 
-def test_what_explains_a_photo_loads_no_compiler():
+def test_explaining_a_photo_does_not_load_numba():
     code = "import sys, hcep.classify.hedging, hcep.explain.photos, hcep.models.loading; print('numba' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert told.split() == ["False"]
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.split() == ["False"]

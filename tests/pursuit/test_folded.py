@@ -1,4 +1,4 @@
-"""The metric folded into the directions: the classes and probabilities of the search, from one product."""
+"""The metric is folded into the directions: one product gives the same classes and probabilities as the search."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ pytestmark = pytest.mark.filterwarnings("ignore::hcep.dictionary.DependentAtomsW
 
 
 def scores(X: np.ndarray, dictionary: ConceptDictionary, anchor: float) -> tuple[np.ndarray, np.ndarray]:
-    """Those of every complete path, and which is best."""
+    """Return the score of every complete path, and the best path."""
     leaves = dictionary.hierarchy.path_tree.leaf_nodes
     of_node = np.full(dictionary.hierarchy.path_tree.n_nodes, -1, np.int32)
     of_node[leaves] = np.arange(len(leaves))
     out, best = np.empty((len(X), len(leaves))), np.empty(len(X), np.int32)
 
-    def keep(block: slice, some: np.ndarray, first: np.ndarray) -> None:
-        out[block], best[block] = some, first
+    def keep(block: slice, scores_of_block: np.ndarray, best_of_block: np.ndarray) -> None:
+        out[block], best[block] = scores_of_block, best_of_block
 
     for_scores(X, dictionary, anchor, of_node, len(leaves), keep)
     return out, best
 
 
 def with_transform(seed: int, spread: float, **parts: object) -> tuple[ConceptDictionary, np.ndarray]:
-    """A random dictionary behind a random transform, whose metric has a condition number of `spread`."""
+    """Return a random dictionary with a random transform, whose metric has the condition number `spread`."""
     rng = np.random.default_rng(seed)
     plain = random_problem(seed).dictionary
     n_dims = plain.n_dims
     axes = np.linalg.qr(rng.standard_normal((n_dims, n_dims)))[0]
     whitener = axes * np.geomspace(1.0, spread, n_dims)
     transform = EmbeddingTransform(whitener=whitener, scale=0.7, **parts)  # type: ignore[arg-type]
-    # As ill-conditioned data are: long where the metric is short, so that products are small differences.
+    # Images are long where the metric is short, as with ill-conditioned data, so products are small differences.
     X = rng.standard_normal((40, n_dims)) @ np.linalg.inv(whitener)
     return ConceptDictionary(plain.hierarchy, plain.synset_embeddings, transform), X
 
@@ -51,14 +51,14 @@ def with_transform(seed: int, spread: float, **parts: object) -> tuple[ConceptDi
     unit_norm=st.booleans(),
     center=st.booleans(),
 )
-def test_scores_are_those_of_the_search_up_to_a_constant(seed, anchor, spread, power, unit_norm, center):
+def test_scores_equal_those_of_the_search_up_to_a_constant(seed, anchor, spread, power, unit_norm, center):
     n_dims = random_problem(seed).dictionary.n_dims
     mean = np.linspace(-1.0, 2.0, n_dims) if center else None
     dictionary, X = with_transform(seed, spread, power=power, unit_norm=unit_norm, mean=mean)
-    found, best = scores(X, dictionary, anchor)
+    path_scores, best = scores(X, dictionary, anchor)
     expected = path_objectives(X, dictionary, anchor=anchor)
     size = np.abs(expected).max(axis=1, keepdims=True) + 1.0
-    gaps, wanted = found.max(axis=1, keepdims=True) - found, expected - expected.min(axis=1, keepdims=True)
+    gaps, wanted = path_scores.max(axis=1, keepdims=True) - path_scores, expected - expected.min(axis=1, keepdims=True)
     np.testing.assert_allclose(gaps / size, wanted / size, atol=1e-9)
     clear = np.sort(wanted, axis=1)[:, :2].max(axis=1) > 1e-9 * size[:, 0]
     np.testing.assert_array_equal(best[clear], expected.argmin(axis=1)[clear])
@@ -66,10 +66,10 @@ def test_scores_are_those_of_the_search_up_to_a_constant(seed, anchor, spread, p
 
 @pytest.mark.parametrize("anchor", [0.0, 0.3])
 @pytest.mark.parametrize("spread", [3.0, 1e4, 1e11])
-def test_an_ill_conditioned_metric_gives_single_precision_images_the_answers_of_double(spread, anchor, monkeypatch):
-    asked = []
+def test_single_precision_agrees_with_double_for_an_ill_conditioned_metric(spread, anchor, monkeypatch):
+    precisions = []
     plain = Fold.of.__func__
-    monkeypatch.setattr(folded.Fold, "of", classmethod(lambda *given: asked.append(given[-1]) or plain(*given)))
+    monkeypatch.setattr(folded.Fold, "of", classmethod(lambda *args: precisions.append(args[-1]) or plain(*args)))
     n_compared = 0
     for seed in range(12):
         dictionary, X = with_transform(seed, spread)
@@ -81,21 +81,21 @@ def test_an_ill_conditioned_metric_gives_single_precision_images_the_answers_of_
         np.testing.assert_array_equal(best[clear], expected.argmin(axis=1)[clear])
         n_compared += clear.sum()
     assert n_compared > 100
-    assert "float32" in asked
-    assert ("float64" in asked) == (spread > 10)
-    assert (None in asked) == (spread > 1e4)
+    assert "float32" in precisions
+    assert ("float64" in precisions) == (spread > 10)
+    assert (None in precisions) == (spread > 1e4)
 
 
-def test_a_family_whose_mean_is_the_parent_has_a_product_less(pets_dictionary):
-    basis = pets_dictionary.path_problem(0.3)
-    fold = Fold.of(pets_dictionary, basis, "float64")
-    assert len(basis.directions) == 7
+def test_one_product_per_family_follows_from_the_others(pets_dictionary):
+    problem = pets_dictionary.path_problem(0.3)
+    fold = Fold.of(pets_dictionary, problem, "float64")
+    assert len(problem.directions) == 7
     assert len(fold.directions) == len(pets_dictionary.hierarchy.leaves)
-    free = random_problem(3).dictionary  # every embedding free
+    free = random_problem(3).dictionary  # no embedding is a mean
     assert len(Fold.of(free, free.path_problem(), "float64").directions) == len(free.path_problem().directions)
 
 
-def test_paths_of_a_dag_share_products_and_have_the_scores_of_the_search():
+def test_paths_of_a_dag_share_products():
     rng = np.random.default_rng(0)
     groups, leaves = [f"g{i}" for i in range(6)], [f"leaf{i}" for i in range(24)]
     edges = [("root", group) for group in groups]
@@ -105,9 +105,9 @@ def test_paths_of_a_dag_share_products_and_have_the_scores_of_the_search():
     model = HCEPClassifier(edges, power=1.0, shrinkage=0.3, anchor=0.3, refine=False).fit(X, np.repeat(leaves, 20))
     fold = Fold.of(model.dictionary_, model.dictionary_.path_problem(model.anchor_), "float32")
     assert len(fold.directions) <= 24 < len(fold.directions) + fold.others.shape[1]
-    found, best = scores(X, model.dictionary_, model.anchor_)
+    path_scores, best = scores(X, model.dictionary_, model.anchor_)
     expected = path_objectives(X.astype(np.float64), model.dictionary_, anchor=model.anchor_)
-    gaps, wanted = found.max(axis=1, keepdims=True) - found, expected - expected.min(axis=1, keepdims=True)
+    gaps, wanted = path_scores.max(axis=1, keepdims=True) - path_scores, expected - expected.min(axis=1, keepdims=True)
     np.testing.assert_allclose(gaps, wanted, atol=2e-5)
     clear = np.sort(wanted, axis=1)[:, 1] > 1e-4
     assert clear.sum() > 400
@@ -115,16 +115,16 @@ def test_paths_of_a_dag_share_products_and_have_the_scores_of_the_search():
 
 
 def test_an_exact_tie_goes_to_the_first_node(pets_dictionary):
-    # Without an anchor the two children of `vehicle` explain every image alike.
-    found, best = scores(np.array([[0.0, 0.0, 0.3, 5.0]]), pets_dictionary, 0.0)
-    ties = np.flatnonzero(found[0] == found[0].max())
+    # Without an anchor, the two children of `vehicle` explain every image equally well.
+    path_scores, best = scores(np.array([[0.0, 0.0, 0.3, 5.0]]), pets_dictionary, 0.0)
+    ties = np.flatnonzero(path_scores[0] == path_scores[0].max())
     assert len(ties) == 2
     assert best[0] == ties[0]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("power", [1.0, 0.5, 0.7])
-def test_what_is_not_finite_is_named(bad, power):
+def test_non_finite_rows_are_named(bad, power):
     dictionary, X = with_transform(0, 3.0, power=power)
     X[7, 1] = bad
     with pytest.raises(ValueError, match=r"NaN or infinite values in 1 of 40 rows, such as rows 7"):
@@ -143,7 +143,7 @@ def fitted() -> tuple[HCEPClassifier, np.ndarray]:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_a_classifier_predicts_what_it_infers(fitted, dtype, sign):
+def test_predict_agrees_with_infer(fitted, dtype, sign):
     model, X = fitted
     X = (sign * X).astype(dtype)
     inferred = model.infer(X)
@@ -152,14 +152,14 @@ def test_a_classifier_predicts_what_it_infers(fitted, dtype, sign):
     np.testing.assert_array_equal(model.predict_proba(X).argmax(axis=1), inferred.class_index)
 
 
-def test_no_image_is_multiplied_by_the_metric_to_predict(fitted, monkeypatch):
+def test_predict_does_not_multiply_images_by_the_metric(fitted, monkeypatch):
     model, X = fitted
     monkeypatch.setattr(EmbeddingTransform, "after_unit_norm", None)
     assert model.predict(X).shape == (len(X),)
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
 
 
-def test_a_model_that_changes_is_asked_anew(fitted):
+def test_a_changed_model_gives_new_answers(fitted):
     model, X = fitted
     before, path_model = model.predict(X), model.path_model()
     assert model.path_model() is path_model

@@ -1,4 +1,4 @@
-"""The path loss: what it is made of, that it leads somewhere, and what it does to the geometry of real embeddings."""
+"""The path loss: its terms, its gradient, and its effect on the geometry of real embeddings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def batch(hierarchy: Hierarchy, seed: int = 0, n: int = 6, n_dims: int = 5):
     return torch.from_numpy(X), torch.from_numpy(y), torch.from_numpy(leaves)
 
 
-def test_classes_are_those_of_the_pursuit(tree: Hierarchy) -> None:
+def test_the_class_term_agrees_with_the_pursuit(tree: Hierarchy) -> None:
     X, y, leaves = batch(tree)
     scale = 1.0 / np.sqrt(np.mean(np.sum(X.numpy() ** 2, axis=1)))
     by_leaf = dict(zip(tree.leaves, leaves.numpy() * scale, strict=True))
@@ -44,7 +44,7 @@ def test_classes_are_those_of_the_pursuit(tree: Hierarchy) -> None:
     assert float(terms["pull"]) == pytest.approx(best[np.arange(len(y)), y.numpy()].mean())
 
 
-def test_geometry_terms_are_those_of_the_dictionarys_geometry(tree: Hierarchy) -> None:
+def test_geometry_terms_agree_with_the_dictionarys_geometry(tree: Hierarchy) -> None:
     X, y, leaves = batch(tree, seed=3)
     dictionary = ConceptDictionary.from_leaf_embeddings(tree, dict(zip(tree.leaves, leaves.numpy(), strict=True)))
     terms = loss.path_loss_terms(X, y, leaves, tree)
@@ -55,7 +55,7 @@ def test_geometry_terms_are_those_of_the_dictionarys_geometry(tree: Hierarchy) -
     assert float(terms["cones"]) == pytest.approx(np.radians(overlap))
 
 
-def test_the_papers_geometry_costs_nothing() -> None:
+def test_the_papers_geometry_has_no_loss() -> None:
     data = make_hierarchical_concepts(depth=2, dim=8, half_angle=40, reduction=0.3, orientation="random")
     leaves = torch.from_numpy(data.dictionary.leaf_embeddings)
     terms = loss.path_loss_terms(leaves, torch.arange(len(leaves)), leaves, data.hierarchy)
@@ -66,42 +66,42 @@ def test_the_papers_geometry_costs_nothing() -> None:
     }
 
 
-def test_gradients_are_right(tree: Hierarchy) -> None:
+def test_gradients_agree_with_finite_differences(tree: Hierarchy) -> None:
     X, y, leaves = batch(tree)
     X.requires_grad_()
     leaves.requires_grad_()
     assert torch.autograd.gradcheck(lambda a, b: loss.path_loss(a, y, b, tree), (X, leaves))
 
 
-def test_the_scale_of_embeddings_does_not_matter(tree: Hierarchy) -> None:
+def test_the_loss_does_not_depend_on_the_scale(tree: Hierarchy) -> None:
     X, y, leaves = batch(tree)
     losses = [float(loss.path_loss(X * s, y, leaves * s, tree)) for s in (1.0, 100.0)]
     assert losses[0] == pytest.approx(losses[1])
 
 
-def test_a_flat_hierarchy_has_no_geometry() -> None:
+def test_a_flat_hierarchy_has_no_geometry_loss() -> None:
     flat = Hierarchy.from_edges([("r", "a"), ("r", "b")])
     X, y, leaves = batch(flat)
     terms = loss.path_loss_terms(X, y, leaves, flat)
     assert float(terms["orthogonality"]) == float(terms["cones"]) == 0.0
 
 
-def test_positions_of_classes(tree: Hierarchy) -> None:
-    found = loss.class_positions(["b2", "a1"], tree)
-    assert [tree.leaves[k] for k in found] == ["b2", "a1"]
+def test_class_positions(tree: Hierarchy) -> None:
+    positions = loss.class_positions(["b2", "a1"], tree)
+    assert [tree.leaves[k] for k in positions] == ["b2", "a1"]
 
 
-def test_what_does_not_fit(tree: Hierarchy) -> None:
+def test_invalid_arguments_are_rejected(tree: Hierarchy) -> None:
     X, y, leaves = batch(tree)
     with pytest.raises(HCEPError, match=r"leaf_embeddings must have shape \(4, 5\), one row per leaf"):
         loss.path_loss(X, y, leaves[:2], tree)
-    with pytest.raises(HCEPError, match="anchor and temperature must be above 0, got 0 and"):
+    with pytest.raises(HCEPError, match="anchor and temperature must be above 0; got 0 and"):
         loss.path_loss(X, y, leaves, tree, anchor=0)
     with pytest.raises(HCEPError, match="cones must be a finite number of at least 0, got -1"):
         loss.path_loss(X, y, leaves, tree, cones=-1)
 
 
-def test_a_search_on_arrays_loads_no_torch() -> None:
+def test_a_search_on_arrays_does_not_load_torch() -> None:
     code = "import sys, numpy, hcep\n"
     code += "d = hcep.ConceptDictionary.from_leaf_embeddings(hcep.Hierarchy.from_edges([('r','a')]), {'a': [1.0]})\n"
     code += "hcep.hb_omp(numpy.ones((1, 1)), d)\nassert 'torch' not in sys.modules"
@@ -109,7 +109,7 @@ def test_a_search_on_arrays_loads_no_torch() -> None:
 
 
 @pytest.mark.slow
-def test_an_adapter_improves_the_geometry_of_images_it_has_not_seen(tiny_imagenet: dict) -> None:
+def test_an_adapter_improves_the_geometry_of_unseen_images(tiny_imagenet: dict) -> None:
     """The short form of benchmarks/path_loss.py: 40 classes in 96 dimensions."""
     from hcep.pursuit.path_loss import class_positions, path_loss
 
@@ -137,6 +137,6 @@ def test_an_adapter_improves_the_geometry_of_images_it_has_not_seen(tiny_imagene
         optimiser.step()
     with torch.no_grad():
         after = loss.path_loss_terms(adapter(X_val), y_val, adapter(means_val), tree)
-    # What paths leave unexplained is the loss's least weight, and of unseen images it does not fall.
+    # The residual has the smallest weight in the loss, and it does not decrease on unseen images.
     better = {name: bool(after[name] < before[name]) for name in ("classes", "orthogonality", "cones")}
     assert all(better.values()), (better, before, after)

@@ -18,7 +18,7 @@ def images() -> np.ndarray:
 
 
 @pytest.mark.parametrize("anchor", [0.0, 0.03, 10.0])
-def test_equal_to_the_oracle_on_every_path(
+def test_objectives_equal_those_of_the_oracle(
     pets_dictionary: ConceptDictionary, images: np.ndarray, anchor: float
 ) -> None:
     objectives = path_objectives(images, pets_dictionary, anchor=anchor)
@@ -28,7 +28,7 @@ def test_equal_to_the_oracle_on_every_path(
         assert objectives[i] == pytest.approx([expected[leaf] for leaf in leaves], abs=1e-9)
 
 
-def test_the_signed_rule_bars_paths(pets_dictionary: ConceptDictionary) -> None:
+def test_the_signed_rule_excludes_paths(pets_dictionary: ConceptDictionary) -> None:
     away = -pets_dictionary.synset_embedding("animal")[None]
     objectives = path_objectives(away, pets_dictionary, signed=True)[0]
     assert np.isinf(objectives[:3]).all()
@@ -45,8 +45,8 @@ def test_the_best_column_is_the_exact_answer(pets_dictionary: ConceptDictionary)
     X = np.random.default_rng(1).standard_normal((BLOCK + 3, 4))
     objectives = path_objectives(X, pets_dictionary, anchor=0.05, n_jobs=2)
     leaf_nodes = pets_dictionary.hierarchy.path_tree.leaf_nodes
-    found = hb_omp(X, pets_dictionary, beam_width=None, anchor=0.05)
-    assert leaf_nodes[objectives.argmin(axis=1)].tolist() == found.nodes.tolist()
+    result = hb_omp(X, pets_dictionary, beam_width=None, anchor=0.05)
+    assert leaf_nodes[objectives.argmin(axis=1)].tolist() == result.nodes.tolist()
 
 
 def test_single_precision_survives_a_large_anchor(pets_dictionary: ConceptDictionary, images: np.ndarray) -> None:
@@ -54,11 +54,11 @@ def test_single_precision_survives_a_large_anchor(pets_dictionary: ConceptDictio
     assert single == pytest.approx(path_objectives(images, pets_dictionary, anchor=1e7), abs=1e-3)
 
 
-def test_no_images(pets_dictionary: ConceptDictionary) -> None:
+def test_no_images_give_an_empty_array(pets_dictionary: ConceptDictionary) -> None:
     assert path_objectives(np.zeros((0, 4)), pets_dictionary).shape == (0, 5)
 
 
-def test_bad_input_is_refused(pets_dictionary: ConceptDictionary) -> None:
+def test_invalid_input_is_rejected(pets_dictionary: ConceptDictionary) -> None:
     with pytest.raises(HCEPError, match=r"anchor must be a finite number of at least 0, got -1"):
         path_objectives(np.ones((1, 4)), pets_dictionary, anchor=-1)
     with pytest.raises(DictionaryError, match=r"X has 3 dimensions, but the dictionary has 4"):

@@ -1,4 +1,4 @@
-"""The search that hb_omp, the classifier and explanations share: one product per image, everything known from it."""
+"""The search that hb_omp, the classifier and explanations share: everything comes from one product per image."""
 
 from __future__ import annotations
 
@@ -30,39 +30,41 @@ def images(pets_dictionary: ConceptDictionary) -> np.ndarray:
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_explained_shares_are_what_is_left_of_each_image(
+def test_explained_shares_agree_with_the_residuals(
     images: np.ndarray, pets_dictionary: ConceptDictionary, options: SearchOptions, dtype: type
 ) -> None:
-    found = search(images[:50].astype(dtype), pets_dictionary, options, explained=True)
-    assert found.explained_shares is not None
+    result = search(images[:50].astype(dtype), pets_dictionary, options, explained=True)
+    assert result.explained_shares is not None
     for i, x in enumerate(images[:50]):
         coefficients, atoms = (
-            found.coefficients(i),
-            found.codes.indices[found.codes.indptr[i] : found.codes.indptr[i + 1]],
+            result.coefficients(i),
+            result.codes.indices[result.codes.indptr[i] : result.codes.indptr[i + 1]],
         )
         left = [x - coefficients[:k] @ pets_dictionary.atoms[atoms[:k]] for k in range(1, len(atoms) + 1)]
         expected = [1 - (r @ r) / (x @ x) for r in left]
-        shares = found.explained_shares[i]
+        shares = result.explained_shares[i]
         assert shares[: len(atoms)] == pytest.approx(expected, abs=1e-6)
         assert np.isnan(shares[len(atoms) :]).all()
 
 
-def test_of_a_zero_image_nothing_is_left_to_explain(pets_dictionary: ConceptDictionary) -> None:
-    found = search(np.zeros((1, 4)), pets_dictionary, SearchOptions(), explained=True)
-    assert found.explained_shares is not None
-    assert found.explained_shares.tolist() == [[1.0, 1.0]]
+def test_a_zero_image_has_explained_shares_of_one(pets_dictionary: ConceptDictionary) -> None:
+    result = search(np.zeros((1, 4)), pets_dictionary, SearchOptions(), explained=True)
+    assert result.explained_shares is not None
+    assert result.explained_shares.tolist() == [[1.0, 1.0]]
 
 
-def test_shares_are_left_out_unless_asked_for(images: np.ndarray, pets_dictionary: ConceptDictionary) -> None:
+def test_there_are_no_shares_by_default(images: np.ndarray, pets_dictionary: ConceptDictionary) -> None:
     assert search(images[:5], pets_dictionary, SearchOptions()).explained_shares is None
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_objectives_come_block_by_block(
+def test_objectives_are_passed_on_block_by_block(
     images: np.ndarray, pets_dictionary: ConceptDictionary, options: SearchOptions
 ) -> None:
     out = np.full((len(images), 5), np.nan)
-    search(images, pets_dictionary, options, on_objectives=lambda block, found, _: out.__setitem__(block, found))
+    search(
+        images, pets_dictionary, options, on_objectives=lambda block, objectives, _: out.__setitem__(block, objectives)
+    )
     assert np.array_equal(out, path_objectives(images, pets_dictionary, options.signed, options.anchor))
 
 
@@ -85,7 +87,9 @@ def test_every_image_is_projected_once(
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_it_is_what_hb_omp_does(images: np.ndarray, pets_dictionary: ConceptDictionary, options: SearchOptions) -> None:
+def test_search_agrees_with_hb_omp(
+    images: np.ndarray, pets_dictionary: ConceptDictionary, options: SearchOptions
+) -> None:
     spelled_out = hb_omp(
         images,
         pets_dictionary,
@@ -94,19 +98,19 @@ def test_it_is_what_hb_omp_does(images: np.ndarray, pets_dictionary: ConceptDict
         signed=options.signed,
         anchor=options.anchor,
     )
-    found = search(images, pets_dictionary, options)
-    assert np.array_equal(found.nodes, spelled_out.nodes)
-    assert np.array_equal(found.codes.data, spelled_out.codes.data)
+    result = search(images, pets_dictionary, options)
+    assert np.array_equal(result.nodes, spelled_out.nodes)
+    assert np.array_equal(result.codes.data, spelled_out.codes.data)
 
 
-def test_options_are_checked_where_they_are_made() -> None:
+def test_options_are_checked_when_they_are_created() -> None:
     with pytest.raises(HCEPError, match=r"beam_width must be a positive integer, or None for an exact search"):
         SearchOptions(beam_width=0)
     with pytest.raises(HCEPError, match=r"n_jobs must be a positive number of threads"):
         SearchOptions(n_jobs=0)
 
 
-def test_options_of_hb_omp_are_given_by_name(images: np.ndarray, pets_dictionary: ConceptDictionary) -> None:
+def test_options_of_hb_omp_are_keyword_only(images: np.ndarray, pets_dictionary: ConceptDictionary) -> None:
     with pytest.raises(TypeError, match="positional"):
         hb_omp(images, pets_dictionary, 8)  # type: ignore[misc]
 
@@ -116,13 +120,13 @@ def test_options_of_hb_omp_are_given_by_name(images: np.ndarray, pets_dictionary
 def test_own_shares_add_up_to_the_share_in_the_paths_span(
     images: np.ndarray, pets_dictionary: ConceptDictionary, options: SearchOptions, dtype: type
 ) -> None:
-    found = search(images[:50].astype(dtype), pets_dictionary, options, explained=True)
-    assert found.own_shares is not None
-    assert found.explained_shares is not None
+    result = search(images[:50].astype(dtype), pets_dictionary, options, explained=True)
+    assert result.own_shares is not None
+    assert result.explained_shares is not None
     for i, x in enumerate(images[:50]):
-        atoms = pets_dictionary.atoms[found.codes.indices[found.codes.indptr[i] : found.codes.indptr[i + 1]]]
-        shares = found.own_shares[i, : len(atoms)]
+        atoms = pets_dictionary.atoms[result.codes.indices[result.codes.indptr[i] : result.codes.indptr[i + 1]]]
+        shares = result.own_shares[i, : len(atoms)]
         inside = [atoms[:k].T @ np.linalg.lstsq(atoms[:k].T, x, rcond=None)[0] for k in range(1, len(atoms) + 1)]
         assert np.cumsum(shares) == pytest.approx([(p @ p) / (x @ x) for p in inside], abs=1e-6)
         assert (shares >= 0).all()
-        assert found.explained[i] == found.explained_shares[i, len(atoms) - 1]
+        assert result.explained[i] == result.explained_shares[i, len(atoms) - 1]

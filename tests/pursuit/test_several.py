@@ -7,10 +7,10 @@ from hcep import ConceptDictionary, HCEPError, Hierarchy, hb_omp
 from hcep.pursuit import SearchOptions, Stopping, search_several
 
 
-def joint_by_the_book(x, dictionary, nodes, anchor):
-    """Objective, shares and code of a sum of paths, as one least-squares problem over shares and coefficients.
+def joint_by_least_squares(x, dictionary, nodes, anchor):
+    """Solve for the objective, shares and code of a sum of paths as one least-squares problem.
 
-    Unknowns are z on all atoms (those off the paths fixed to 0) and w, less the mean of w.
+    The unknowns are z on the atoms of the paths, and w minus its mean.
     """
     tree, k, n = dictionary.hierarchy.path_tree, len(nodes), dictionary.n_atoms
     through = np.zeros((n, k))
@@ -29,21 +29,21 @@ def joint_by_the_book(x, dictionary, nodes, anchor):
         ]
     )
     target = np.concatenate([x, lam * through[on].sum(axis=1) / k, np.zeros(k)])
-    found, *_ = np.linalg.lstsq(design, target, rcond=None)
+    solution, *_ = np.linalg.lstsq(design, target, rcond=None)
     code = np.zeros(n)
-    code[on] = found[: len(on)]
-    return float(((design @ found - target) ** 2).sum()), 1.0 / k + centre @ found[len(on) :], code
+    code[on] = solution[: len(on)]
+    return float(((design @ solution - target) ** 2).sum()), 1.0 / k + centre @ solution[len(on) :], code
 
 
-def best_by_trying_all(x, dictionary, n_paths, anchor):
+def best_by_exhaustive_search(x, dictionary, n_paths, anchor):
     tree = dictionary.hierarchy.path_tree
-    tried = []
+    sums = []
     for nodes in combinations(tree.leaf_nodes.tolist(), n_paths):
         if len({tree.synset[node] for node in nodes}) == n_paths:
-            objective, shares, code = joint_by_the_book(x, dictionary, nodes, anchor)
+            objective, shares, code = joint_by_least_squares(x, dictionary, nodes, anchor)
             if shares.min() >= 0.05:
-                tried.append((objective, nodes, shares, code))
-    return min(tried, key=lambda one: one[0])
+                sums.append((objective, nodes, shares, code))
+    return min(sums, key=lambda each: each[0])
 
 
 @pytest.fixture(params=["tree", "dag"])
@@ -54,21 +54,21 @@ def dictionary(request, pets, diamond):
 
 
 @pytest.mark.parametrize("n_paths", [2, 3])
-def test_a_wide_beam_finds_the_best_sum_of_all(dictionary, n_paths):
+def test_a_wide_beam_finds_the_best_sum(dictionary, n_paths):
     rng, leaves = np.random.default_rng(1), dictionary.leaf_embeddings
     for _ in range(5):
         chosen = rng.choice(len(leaves), n_paths, replace=False)
         x = leaves[chosen].mean(axis=0) + 0.1 * rng.normal(size=12)
-        objective, nodes, shares, code = best_by_trying_all(x, dictionary, n_paths, 0.3)
-        found = search_several(x[None], dictionary, SearchOptions(beam_width=50, anchor=0.3), n_paths)
-        assert found.objectives[0, n_paths - 1] == pytest.approx(objective)
-        assert set(found.nodes[0].tolist()) == set(nodes)
-        assert sorted(found.shares[0]) == pytest.approx(sorted(shares))
-        np.testing.assert_allclose(found.codes.toarray()[0], code, atol=1e-9)
-        np.testing.assert_allclose(found.residual_norms[0], np.linalg.norm(x - code @ dictionary.atoms))
+        objective, nodes, shares, code = best_by_exhaustive_search(x, dictionary, n_paths, 0.3)
+        result = search_several(x[None], dictionary, SearchOptions(beam_width=50, anchor=0.3), n_paths)
+        assert result.objectives[0, n_paths - 1] == pytest.approx(objective)
+        assert set(result.nodes[0].tolist()) == set(nodes)
+        assert sorted(result.shares[0]) == pytest.approx(sorted(shares))
+        np.testing.assert_allclose(result.codes.toarray()[0], code, atol=1e-9)
+        np.testing.assert_allclose(result.residual_norms[0], np.linalg.norm(x - code @ dictionary.atoms))
 
 
-def test_one_path_is_that_of_the_exact_search(dictionary):
+def test_one_path_agrees_with_the_exact_search(dictionary):
     X = np.random.default_rng(2).normal(size=(30, 12))
     one, plain = hb_omp(X, dictionary, anchor=0.3, n_paths=1), hb_omp(X, dictionary, anchor=0.3, beam_width=None)
     assert [paths[0] for paths in one.paths] == plain.paths
@@ -76,24 +76,24 @@ def test_one_path_is_that_of_the_exact_search(dictionary):
     assert np.all(one.shares == 1.0)
 
 
-def test_an_average_of_two_leaves_is_both_and_a_leaf_is_itself(pets_dictionary):
+def test_the_mean_of_two_leaves_has_two_paths_and_a_leaf_has_one(pets_dictionary):
     cat, bus = (pets_dictionary.synset_embedding(name) for name in ("cat", "bus"))
-    found = hb_omp(np.array([0.6 * cat + 0.4 * bus, cat]), pets_dictionary, anchor=0.1, n_paths="auto")
-    assert found.paths == [[("animal", "cat"), ("vehicle", "bus")], [("animal", "cat")]]
-    assert found.n_paths.tolist() == [2, 1]
-    np.testing.assert_allclose(found.shares[0], [0.6, 0.4, 0.0, 0.0], atol=0.05)
-    np.testing.assert_allclose(found.shares.sum(axis=1), 1.0)
-    assert found.leaves[0] == ("cat", "bus")
-    assert np.isnan(found.objectives[1, 1])
+    result = hb_omp(np.array([0.6 * cat + 0.4 * bus, cat]), pets_dictionary, anchor=0.1, n_paths="auto")
+    assert result.paths == [[("animal", "cat"), ("vehicle", "bus")], [("animal", "cat")]]
+    assert result.n_paths.tolist() == [2, 1]
+    np.testing.assert_allclose(result.shares[0], [0.6, 0.4, 0.0, 0.0], atol=0.05)
+    np.testing.assert_allclose(result.shares.sum(axis=1), 1.0)
+    assert result.leaves[0] == ("cat", "bus")
+    assert np.isnan(result.objectives[1, 1])
 
 
-def test_no_path_is_added_that_has_no_share(pets_dictionary):
-    found = hb_omp(pets_dictionary.leaf_embeddings, pets_dictionary, anchor=0.001, n_paths=3)
-    assert found.shares[found.nodes >= 0].min() >= 0.05
-    assert not found.shares[found.nodes < 0].any()
+def test_a_path_without_a_share_is_not_added(pets_dictionary):
+    result = hb_omp(pets_dictionary.leaf_embeddings, pets_dictionary, anchor=0.001, n_paths=3)
+    assert result.shares[result.nodes >= 0].min() >= 0.05
+    assert not result.shares[result.nodes < 0].any()
 
 
-def test_a_higher_bar_never_adds_a_path(pets_dictionary):
+def test_a_stricter_rule_never_adds_a_path(pets_dictionary):
     X = np.abs(np.random.default_rng(0).normal(size=(40, 4))) * 2
     options = SearchOptions(anchor=0.1)
     counts = [
@@ -105,7 +105,7 @@ def test_a_higher_bar_never_adds_a_path(pets_dictionary):
     assert (counts[-1] == 1).mean() > 0.5
 
 
-def test_the_answer_depends_neither_on_threads_nor_on_the_other_images(pets_dictionary):
+def test_results_do_not_depend_on_threads_or_other_images(pets_dictionary):
     X = np.random.default_rng(3).normal(size=(300, 4))
     one, two = (hb_omp(X, pets_dictionary, anchor=0.3, n_paths=2, n_jobs=n) for n in (1, 2))
     assert np.array_equal(one.nodes, two.nodes)
@@ -113,16 +113,16 @@ def test_the_answer_depends_neither_on_threads_nor_on_the_other_images(pets_dict
     assert np.array_equal(alone.nodes[0], one.nodes[17])
 
 
-def test_never_more_paths_than_classes():
+def test_there_are_no_more_paths_than_classes():
     h = Hierarchy.from_edges([("thing", "cat"), ("thing", "dog")])
     d = ConceptDictionary.from_leaf_embeddings(h, {"cat": [1.0, 0.0], "dog": [0.0, 1.0]})
     assert hb_omp([[0.5, 0.5]], d, anchor=0.3, n_paths=7).leaves == [("cat", "dog")]
 
 
-def test_a_zero_image_is_like_nothing_and_breaks_nothing(pets_dictionary):
-    found = hb_omp(np.zeros((1, 4)), pets_dictionary, anchor=0.3, n_paths="auto")
-    assert np.isfinite(found.residual_norms).all()
-    assert found.shares.sum() == pytest.approx(1.0)
+def test_a_zero_image_gives_finite_results(pets_dictionary):
+    result = hb_omp(np.zeros((1, 4)), pets_dictionary, anchor=0.3, n_paths="auto")
+    assert np.isfinite(result.residual_norms).all()
+    assert result.shares.sum() == pytest.approx(1.0)
 
 
 def test_classes_with_equal_embeddings_are_not_two_objects():
@@ -137,16 +137,16 @@ def test_classes_with_equal_embeddings_are_not_two_objects():
         ({"anchor": 0.0, "n_paths": 2}, "n_paths needs an anchor above 0"),
         ({"anchor": 0.3, "n_paths": 0}, "n_paths"),
         ({"anchor": 0.3, "n_paths": "many"}, "n_paths must be 'auto' or a positive number"),
-        ({"anchor": 0.3, "n_paths": 2, "signed": True}, "does not go with signed"),
-        ({"anchor": 0.3, "n_paths": 2, "n_best": 2}, "does not go with trace or n_best"),
+        ({"anchor": 0.3, "n_paths": 2, "signed": True}, "cannot be combined with signed"),
+        ({"anchor": 0.3, "n_paths": 2, "n_best": 2}, "cannot be combined with trace or n_best"),
     ],
 )
-def test_what_sums_do_not_have(pets_dictionary, options, message):
+def test_unsupported_options_are_rejected(pets_dictionary, options, message):
     with pytest.raises(HCEPError, match=message):
         hb_omp([[1.0, 0.0, 0.0, 0.0]], pets_dictionary, **options)
 
 
-def test_weights_of_an_opened_classifier_do_not_tell_how_many_objects_there_are():
+def test_auto_is_rejected_for_a_model_from_a_linear_head():
     from hcep import HCEPClassifier
 
     model = HCEPClassifier.from_linear_head(np.eye(3), np.zeros(3), ["a", "b", "c"])
@@ -155,6 +155,6 @@ def test_weights_of_an_opened_classifier_do_not_tell_how_many_objects_there_are(
     assert model.pursue(np.eye(3), n_paths=2).nodes.shape == (3, 2)
 
 
-def test_nan_is_refused(pets_dictionary):
+def test_nan_is_rejected(pets_dictionary):
     with pytest.raises(HCEPError, match="NaN or infinite"):
         hb_omp([[np.nan, 0.0, 0.0, 0.0]], pets_dictionary, anchor=0.3, n_paths=2)

@@ -1,4 +1,4 @@
-"""The paper's synthetic experiment at its defaults: the hierarchy is what makes the supports recoverable."""
+"""The paper's synthetic experiment with its default settings: only the hierarchical search recovers the supports."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ def concepts():
     return make_hierarchical_concepts()
 
 
-def test_the_defaults_have_3280_atoms(concepts) -> None:
+def test_the_default_model_has_3280_atoms(concepts) -> None:
     assert concepts.dictionary.n_atoms == 3280
 
 
 def test_hb_omp_recovers_the_supports(concepts) -> None:
-    found = hb_omp(concepts.X, concepts.dictionary, beam_width=8)
-    precision, recall = support_scores(found, concepts.y, concepts.hierarchy).mean
+    result = hb_omp(concepts.X, concepts.dictionary, beam_width=8)
+    precision, recall = support_scores(result, concepts.y, concepts.hierarchy).mean
     assert precision >= 0.9
     assert recall >= 0.9
 
 
-def test_flat_omp_does_not(concepts) -> None:
-    found = omp(concepts.X[::5], concepts.dictionary)
-    precision, _ = support_scores(found, concepts.y[::5], concepts.hierarchy).mean
+def test_flat_omp_does_not_recover_the_supports(concepts) -> None:
+    result = omp(concepts.X[::5], concepts.dictionary)
+    precision, _ = support_scores(result, concepts.y[::5], concepts.hierarchy).mean
     assert precision < 0.3

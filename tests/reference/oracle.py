@@ -1,7 +1,7 @@
-"""A naive second implementation of the pursuits, from the paper's Algorithms 1-3 and the public API alone.
+"""A second, naive implementation of the pursuits, written from the paper's Algorithms 1-3 and the public API only.
 
-Nothing here is shared with `hcep.pursuit`: one least-squares problem a hypothesis, solved by `numpy.linalg.lstsq`. Each
-answer carries the margin by which its closest decision was taken, so that tests compare only away from ties.
+It shares nothing with `hcep.pursuit`: each hypothesis is one least-squares problem, solved by `numpy.linalg.lstsq`. Each
+answer has the margin of its closest decision, so that tests can leave out near ties.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from hcep import ConceptDictionary
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A rooted path (or, for OMP, a set of atoms in the order chosen) with its coefficients.
+    """A rooted path (or, for OMP, the atoms in the order of selection) with its coefficients.
 
-    `squared_residual` is ||x - D^T a||^2, `objective` adds anchor * ||a - 1||^2 over the atoms used.
+    `squared_residual` is ||x - D^T a||^2, and `objective` adds anchor * ||a - 1||^2 over these atoms.
     """
 
     synsets: tuple[str, ...]
@@ -37,14 +37,14 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a pursuit found.
+    """The answer of a pursuit for one image.
 
     Attributes
     ----------
     beam : tuple of Hypothesis
         The final beam, best first.
     steps : tuple of tuple of Hypothesis
-        The beam after each step, the null hypothesis first.
+        The beam after each step, starting with the empty path.
     margin : float
         The smallest gap, relative to the image, among the decisions that led to ``beam[0]``.
     order_margin : float
@@ -63,7 +63,7 @@ class Answer:
 
 @dataclass
 class Scale:
-    """Turns gaps into multiples of what the image is worth, and remembers the smallest."""
+    """Divides gaps by the norm of the image, and keeps the smallest."""
 
     squared_norm: float
     margin: float = math.inf
@@ -82,7 +82,7 @@ class Oracle:
     ----------
     dictionary : ConceptDictionary
     signed : bool
-        A child is eligible only if its new coefficient is positive.
+        Require a positive new coefficient for each child.
     anchor : float
         Weight of the prior that every coefficient is 1.
     """
@@ -97,7 +97,7 @@ class Oracle:
     # -- Algorithm 1 -------------------------------------------------------------------------------
 
     def omp(self, x: np.ndarray, n_nonzero: int, tol: float = 0.0) -> Answer:
-        """Orthogonal matching pursuit over all atoms."""
+        """Run orthogonal matching pursuit over all atoms."""
         scale = self._scale(x)
         steps = [self._fit(x, (), ())]
         for _ in range(n_nonzero):
@@ -117,7 +117,7 @@ class Oracle:
     # -- Algorithms 2 and 3 ------------------------------------------------------------------------
 
     def hb_omp(self, x: np.ndarray, beam_width: int, max_steps: int | None = None, tol: float = 0.0) -> Answer:
-        """Hierarchical beam OMP."""
+        """Run hierarchical beam OMP."""
         scale = self._scale(x)
         beam = [self._fit(x, (), ())]
         steps = [tuple(beam)]
@@ -147,7 +147,7 @@ class Oracle:
     # -- exact search ------------------------------------------------------------------------------
 
     def exact(self, x: np.ndarray, max_steps: int | None = None, tol: float = 0.0) -> Answer:
-        """The best of all rooted paths, by listing them: the first level with a residual below tol, or the last."""
+        """Enumerate all rooted paths down to the first level with a residual below tol, and return the best."""
         scale = self._scale(x)
         steps = []
         for level in range(self._n_steps(max_steps) + 1):
@@ -160,7 +160,7 @@ class Oracle:
         return self._answer(list(steps[-1]), steps, scale)
 
     def _paths(self, x: np.ndarray, level: int, scale: Scale) -> Iterator[Hypothesis]:
-        """Every path of that many synsets, and the shorter ones that cannot go on."""
+        """Yield every path of `level` synsets, and the shorter ones that cannot be extended."""
         waiting = [self._fit(x, (), ())]
         while waiting:
             h = waiting.pop(0)
@@ -169,10 +169,10 @@ class Oracle:
                 yield h
             waiting += [self._child(x, h, child) for child in eligible]
 
-    # -- what the searches share -------------------------------------------------------------------
+    # -- shared by the searches --------------------------------------------------------------------
 
     def _fit(self, x: np.ndarray, synsets: tuple[str, ...], atoms: Sequence[int]) -> Hypothesis:
-        """argmin over a of ||x - D^T a||^2 + anchor ||a - 1||^2."""
+        """Minimise ||x - D^T a||^2 + anchor ||a - 1||^2 over a."""
         columns = self.atoms[list(atoms)].T.reshape(len(x), len(atoms))
         prior = math.sqrt(self.anchor) * np.eye(len(atoms))
         stacked = np.vstack([columns, prior])
@@ -198,11 +198,11 @@ class Oracle:
         return next(child for (_, child), k in self.atom_of.items() if k == atom)
 
     def _correlation(self, residual: np.ndarray, atom: int) -> float:
-        """<r, d> of the augmented vectors: an unused level's residual is sqrt(anchor), and so is the atom's entry."""
+        """Return <r, d> of the augmented vectors; at a new level, both have the entry sqrt(anchor)."""
         return float(residual @ self.atoms[atom]) + self.anchor
 
     def _cosine(self, residual: np.ndarray, atom: int) -> float:
-        """|<r, d>| / ||d||, 0 for a zero atom; the paper's division by ||r|| changes no order and 0/0 is avoided."""
+        """Return |<r, d>| / ||d||, or 0 for a zero atom; dividing by ||r|| as well would not change any order."""
         norm = math.sqrt(float(self.atoms[atom] @ self.atoms[atom]) + self.anchor)
         return abs(self._correlation(residual, atom)) / norm if norm else 0.0
 

@@ -1,4 +1,4 @@
-"""The paper's algorithms, line by line: slow, plain, never optimised. What the kernels must equal.
+"""The paper's algorithms, line by line and never optimised; the kernels must give the same answers.
 
 Names follow the paper: z is a code, r a residual, h a hypothesis, H the beam, B its width, T the number of steps.
 """
@@ -18,10 +18,10 @@ Vector = NDArray[np.float64]
 
 
 class ReferenceCode(NamedTuple):
-    """What a reference finds for one image.
+    """The answer of a reference algorithm for one image.
 
-    ``margin`` is the smallest gap by which any decision on the way was taken, relative to the image's norm: where it
-    is within rounding error of zero there was a tie, and another order of operations may decide it differently.
+    ``margin`` is the smallest gap of any decision along the way, relative to the image's norm. If it is zero up to
+    rounding, there was a tie, which another order of operations may decide differently.
     """
 
     code: Vector
@@ -31,9 +31,9 @@ class ReferenceCode(NamedTuple):
 
 
 def reference_omp(x: Vector, D: NDArray[np.float64], T: int, tol: float = 0.0) -> ReferenceCode:
-    """Algorithm 1 on one image; the support is the atoms (rows of D) in the order of selection.
+    """Run Algorithm 1 on one image; the support consists of the atoms (rows of D) in the order of selection.
 
-    Where the paper is silent: a zero atom has cosine 0, and selecting ends when every cosine is 0.
+    The paper does not cover two cases: here a zero atom has cosine 0, and selection ends when every cosine is 0.
     """
     z, r = np.zeros(len(D)), x.copy()
     support: list[int] = []
@@ -55,7 +55,7 @@ def reference_omp(x: Vector, D: NDArray[np.float64], T: int, tol: float = 0.0) -
 
 @dataclass
 class _Hypothesis:
-    """A code, its residual, and the path of its last node (a chain of atoms and the synset it ends in)."""
+    """A code, its residual and objective, and the atoms and synsets of its path."""
 
     z: Vector
     r: Vector
@@ -73,10 +73,10 @@ def reference_hb_omp(
     signed: bool = False,
     anchor: float = 0.0,
 ) -> ReferenceCode:
-    """Algorithms 2 and 3 on one image; the support is the path.
+    """Run Algorithms 2 and 3 on one image; the support is the path.
 
-    ``signed`` and ``anchor`` are our additions, in the same order of steps: the anchored search replaces atoms and
-    image by the augmented ones, ranks by the objective and credits a level that a path leaves unused.
+    ``signed`` and ``anchor`` are our additions and keep the order of the steps. The anchored search uses the augmented
+    atoms and image, ranks by the objective, and does not charge for levels that a path does not use.
     """
     hierarchy = dictionary.hierarchy
     D = dictionary.atoms
@@ -95,7 +95,7 @@ def reference_hb_omp(
             active = [(atom_of[last, child], child) for child in hierarchy.children(last)]
             extended = {i: _extend(x, D, h, i, child, anchor) for i, child in active}
             cosines = {i: _selection_cosine(x, D, h, i, anchor) for i, _ in active}
-            if signed:  # the new coefficient has the sign of the cosine; of an atom dependent on the path both are 0
+            if signed:  # the new coefficient has the sign of the cosine; for a dependent atom, both are 0
                 gaps += [abs(cosines[i]) for i, _ in active]
                 active = [(i, child) for i, child in active if cosines[i] > 0]
             gaps.append(_gap([-abs(cosines[i]) for i, _ in active], B))
@@ -110,7 +110,7 @@ def reference_hb_omp(
 
 
 def _extend(x: Vector, D: NDArray[np.float64], h: _Hypothesis, i: int, child: str, anchor: float) -> _Hypothesis:
-    """Algorithm 3, one candidate: extend the support, update the code, update the residual."""
+    """Apply Algorithm 3 to one candidate: extend the support, then update the code and the residual."""
     atoms = (*h.atoms, i)
     x_aug, D_aug = _augmented(x, D, atoms, anchor)
     z = np.zeros(len(D))
@@ -121,7 +121,7 @@ def _extend(x: Vector, D: NDArray[np.float64], h: _Hypothesis, i: int, child: st
 
 
 def _selection_cosine(x: Vector, D: NDArray[np.float64], h: _Hypothesis, i: int, anchor: float) -> float:
-    """Cosine of candidate i with the residual of h, both augmented by the levels of the extended path."""
+    """Return the cosine of candidate i with the residual of h, both augmented by the levels of the extended path."""
     atoms = (*h.atoms, i)
     x_aug, D_aug = _augmented(x, D, atoms, anchor)
     r_aug = x_aug - D_aug[:-1].T @ h.z[list(h.atoms)]
@@ -132,14 +132,14 @@ def _selection_cosine(x: Vector, D: NDArray[np.float64], h: _Hypothesis, i: int,
 def _augmented(
     x: Vector, D: NDArray[np.float64], atoms: tuple[int, ...], anchor: float
 ) -> tuple[Vector, NDArray[np.float64]]:
-    """Image ``[x; sqrt(anchor) 1]`` and atoms ``[d; sqrt(anchor) e_level]`` along a path."""
+    """Return the image ``[x; sqrt(anchor) 1]`` and the atoms ``[d; sqrt(anchor) e_level]`` along a path."""
     weight = np.sqrt(anchor)
     levels = weight * np.eye(len(atoms))
     return np.concatenate([x, np.full(len(atoms), weight)]), np.hstack([D[list(atoms)], levels])
 
 
 def _gap(values: Sequence[float], n_kept: int) -> float:
-    """Gap between the last value kept and the first one dropped, lowest kept."""
+    """Return the gap between the last value that is kept and the first that is dropped; the lowest are kept."""
     ordered = sorted(values)
     return ordered[n_kept] - ordered[n_kept - 1] if len(ordered) > n_kept else np.inf
 

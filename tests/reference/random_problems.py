@@ -24,7 +24,7 @@ class Problem:
 
 
 def random_hierarchy(rng: np.random.Generator, several_parents: bool) -> Hierarchy:
-    """Up to 24 synsets, each below an earlier one; in a DAG some below two."""
+    """Return a hierarchy of up to 24 synsets; in a DAG, some have two parents."""
     synsets = ["root", *(f"n{i}" for i in range(int(rng.integers(4, 25))))]
     edges = [(synsets[int(rng.integers(i))], synsets[i]) for i in range(1, len(synsets))]
     second = [i for i in range(3, len(synsets)) if several_parents and rng.random() < 0.3]
@@ -32,14 +32,14 @@ def random_hierarchy(rng: np.random.Generator, several_parents: bool) -> Hierarc
 
 
 def hierarchy_of(parents: Sequence[int], second_parents: Sequence[tuple[int, int]] = ()) -> Hierarchy:
-    """Synset i + 1 hangs from ``parents[i] % (i + 1)``; a second parent likewise."""
+    """Build a hierarchy in which ``parents[i] % (i + 1)`` is a parent of synset i + 1; second parents likewise."""
     edges = [(p % (i + 1), i + 1) for i, p in enumerate(parents)]
     edges += [(p % (c % len(parents) + 1), c % len(parents) + 1) for p, c in second_parents]
     return Hierarchy.from_edges((str(p), str(c)) for p, c in edges)
 
 
 def random_dictionary(rng: np.random.Generator, hierarchy: Hierarchy, leaf_means: bool) -> ConceptDictionary:
-    """Inner synsets the mean of their children, or every embedding free."""
+    """Return a dictionary with random embeddings of the leaves, if `leaf_means`, or of all synsets."""
     n_dims = int(rng.integers(2, 12))
     if leaf_means:
         leaves = {leaf: rng.standard_normal(n_dims) for leaf in hierarchy.leaves}
@@ -49,7 +49,7 @@ def random_dictionary(rng: np.random.Generator, hierarchy: Hierarchy, leaf_means
 
 
 def random_problem(seed: int, n_images: int = 3) -> Problem:
-    """A dictionary, images, and options of `hb_omp`."""
+    """Return a dictionary, images, and options of `hb_omp`."""
     rng = np.random.default_rng(seed)
     hierarchy = random_hierarchy(rng, several_parents=bool(rng.integers(2)))
     dictionary = random_dictionary(rng, hierarchy, leaf_means=bool(rng.integers(2)))

@@ -466,7 +466,7 @@ def _warn_dependent(hierarchy: Hierarchy, edges: NDArray[np.int32]) -> None:
     warnings.warn(
         f"{len(edges):,} of {hierarchy.n_edges:,} atoms are zero or lie in the span of the atoms above them "
         f"(such as {quoted(examples, 3)}), so their coefficient is always 0. The cause is a chain of single children, "
-        "which hierarchy.collapse() merges, or a synset that has both a parent and that parent's parent as parents",
+        "which hierarchy.collapse() merges, or a synset that is a child both of another synset and of its parent",
         DependentAtomsWarning,
         stacklevel=4,
     )

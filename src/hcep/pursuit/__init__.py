@@ -1,4 +1,4 @@
-"""Atoms + vectors -> rooted paths and sparse codes."""
+"""Find the rooted path and the sparse code of each image."""
 
 from hcep.pursuit.flat import omp
 from hcep.pursuit.result import FlatResult, Hypothesis, PathResult

@@ -1,4 +1,4 @@
-"""Images in blocks of a fixed size, on all cores: the same answer on any number of threads."""
+"""Process images in blocks of a fixed size on all cores, with the same results for any number of threads."""
 
 import os
 import sys
@@ -18,25 +18,31 @@ from hcep.errors import HCEPError
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
-#: Images per block. Fixed, because the shape of a matrix product decides its rounding; large enough to amortise the
-#: packing of the directions in it, small enough that a block's products stay in cache.
+#: The number of images per block. It is fixed, because the rounding of a matrix product depends on its shape. It is
+#: large enough that packing the directions costs little, and small enough that a block's products stay in cache.
 BLOCK = 1024
-#: Up to this many images are few, and searched without a compiler or threads.
+#: Up to this many images are searched without compiled kernels and without threads.
 FEW = 64
-#: Modules that bring a BLAS library of their own.
+#: Modules that load their own BLAS library.
 WITH_BLAS = ("numpy", "scipy.linalg", "torch", "spams")
-#: How many calls share the limit, and what lifts it.
+#: The number of calls that share the thread limit, and the objects that lift it.
 _LIMITS: dict[Any, Any] = {"calls": 0}
 _LOCK = threading.Lock()
 
 
 def block_size(n_columns: int) -> int:
-    """Images per block whose products with `n_columns` directions stay small; it depends on the dictionary alone."""
+    """Return the number of images per block that keeps products with `n_columns` directions small.
+
+    It depends only on the dictionary, so that results do not depend on the number of images.
+    """
     return max(64, min(BLOCK, 2**24 // max(n_columns, 1)))
 
 
 def n_threads(n_jobs: int | None) -> int:
-    """Threads to use: `n_jobs`, or the cores this process may use and OMP_NUM_THREADS allows; -1 is all cores."""
+    """Return the number of threads to use.
+
+    If `n_jobs` is None, these are all cores that this process may use, limited by OMP_NUM_THREADS; -1 is all cores.
+    """
     try:
         n_cores = len(os.sched_getaffinity(0))
     except AttributeError:  # not on every platform
@@ -57,16 +63,23 @@ def for_blocks(
     description: str = "",
     block: int = BLOCK,
 ) -> None:
-    """Call `work` on every block of images, a slice, in parallel; an exception in one ends the run.
+    """Call `work` with the slice of every block of images, in parallel; the first exception ends the run.
 
     Parameters
     ----------
-    n_jobs : see `n_threads`
-    progress, description : whether a bar is shown, and what it is called
-    block : images per block
+    n_images : int
+    work : callable
+    n_jobs : int, optional
+        See `n_threads`.
+    progress : bool
+        Show a progress bar.
+    description : str
+        The label of the progress bar.
+    block : int
+        The number of images per block.
     """
     allowed = n_threads(n_jobs)
-    if 0 < n_images <= min(FEW, block) and not progress:  # to limit threads takes longer than a product of so few
+    if 0 < n_images <= min(FEW, block) and not progress:  # limiting threads takes longer than the product itself
         work(slice(0, n_images))
         return
     blocks = [slice(i, min(i + block, n_images)) for i in range(0, n_images, block)]
@@ -88,7 +101,7 @@ def for_blocks(
 
 @cache
 def _blas(loaded: tuple[bool, ...]) -> "ThreadpoolController":
-    """The BLAS libraries of this process; `loaded` tells when there may be new ones, as finding them takes a while."""
+    """Return the BLAS libraries of this process, cached by which modules are `loaded` because finding them is slow."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas")
@@ -96,9 +109,9 @@ def _blas(loaded: tuple[bool, ...]) -> "ThreadpoolController":
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """One BLAS thread per product, so that the threads over blocks do not compete with threads inside them.
+    """Use one BLAS thread per product, so that the threads over blocks do not compete with threads inside them.
 
-    The limit is the process's: callers in several threads share it, and the last one to end lifts it.
+    The limit applies to the whole process. Callers in several threads share it, and the last one to finish lifts it.
     """
     loaded = tuple(name in sys.modules for name in WITH_BLAS)
     with _LOCK:
@@ -111,10 +124,10 @@ def single_threaded_blas() -> Iterator[None]:
         with _LOCK:
             _LIMITS["calls"] -= 1
             while not _LIMITS["calls"] and len(_LIMITS) > 1:
-                _LIMITS.popitem()[1].restore_original_limits()  # the newest first: the oldest knows what was before
+                _LIMITS.popitem()[1].restore_original_limits()  # newest first: the oldest has the original limits
 
 
 def squared_norms(X: NDArray[Any]) -> NDArray[np.float64]:
-    """Squared norm of every row, summed in double precision."""
+    """Return the squared norm of every row, summed in double precision."""
     norms: NDArray[np.float64] = np.einsum("ij,ij->i", X, X, dtype=np.float64)
     return norms

@@ -1,7 +1,7 @@
-"""How kernels are compiled and cached, and what several of them use: heaps of hypotheses, a Cholesky factor, vectors.
+"""How kernels are compiled and cached, and the functions they share: heaps, vectors and Cholesky factors.
 
-Kernels work on trusted arrays, one block of images at a time, with no state between images. No fastmath where a
-comparison picks.
+Kernels work on trusted arrays, one block of images at a time, and keep no state between images. They do not use
+fastmath where a comparison makes a choice.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from hcep._files import cache_folder
 F = TypeVar("F", bound=Callable[..., object])
 Array = NDArray[Any]
 
-#: Not a plain 0 and 1, for which numba would compile what they are given to once more.
+#: Typed constants, because numba would compile a function again for the literals 0 and 1.
 ZERO, ONE = cast(int, np.int64(0)), cast(int, np.int64(1))
-#: A pivot of a Gram matrix below this share of its diagonal is rounding: squares lose half of the digits of norms.
+#: A pivot of a Gram matrix below this share of its diagonal is rounding, as squares have half the digits of norms.
 ROUNDING = 1e-12
 
 
 def kernel_sources(package: Path) -> list[Path]:
-    """Files that kernels are made of: this one, the records they take, and every ``*_kernel.py``."""
+    """Return all files that kernels are compiled from: this one, `tables.py` and every ``*_kernel.py``."""
     shared = [package / "pursuit" / name for name in ("compiled.py", "tables.py")]
     return [*shared, *sorted(package.rglob("*_kernel.py"))]
 
 
 def kernel_folder() -> Path:
-    """Where compiled kernels are kept: a folder per state of *all* kernel sources.
+    """Return the folder of compiled kernels, whose name is a hash of *all* kernel sources.
 
-    numba looks only at the file that a kernel is in, so an edit of a function that it calls elsewhere would go
-    unnoticed.
+    numba checks only the file that defines a kernel, so it would not notice an edit of a function that the kernel calls
+    in another file.
     """
     sources = kernel_sources(Path(__file__).parents[1])
     state = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
-    own = os.environ.get("NUMBA_CACHE_DIR")
-    base = Path(own, "hcep") if own else cache_folder("kernels")
+    numba_folder = os.environ.get("NUMBA_CACHE_DIR")
+    base = Path(numba_folder, "hcep") if numba_folder else cache_folder("kernels")
     return base / state
 
 
 def _writable(folder: Path) -> bool:
-    """Make the folder, and remove those of sources that nobody has used for two months; whether it can be written."""
+    """Create the folder, delete folders of other sources that are two months old, and return whether it is writable."""
     try:
         if not folder.exists():
             folder.mkdir(parents=True)
@@ -62,9 +62,9 @@ def _writable(folder: Path) -> bool:
 
 
 def kernel(function: F) -> F:
-    """Compile a function that Python calls; the machine code is kept on disk where that is possible."""
+    """Compile a function that Python calls, and cache the machine code on disk if the folder is writable."""
     before = config.CACHE_DIR  # type: ignore[attr-defined]
-    config.CACHE_DIR = str(_FOLDER)  # type: ignore[attr-defined]  # numba reads it here, and here alone
+    config.CACHE_DIR = str(_FOLDER)  # type: ignore[attr-defined]  # numba reads it when it decorates
     try:
         return cast(F, njit(cache=_CACHED, nogil=True)(function))
     finally:
@@ -73,11 +73,11 @@ def kernel(function: F) -> F:
 
 _FOLDER = kernel_folder()
 _CACHED = _writable(_FOLDER)
-#: What kernels alone call: inlined, as a tuple of arrays is handed over number by number, and with no way in from
-#: Python, which takes as long to compile as the rest.
+#: Options of functions that only kernels call. They are inlined, because passing a tuple of arrays copies every field,
+#: and have no wrapper for Python, which would take as long to compile as the function.
 INNER: dict[str, Any] = {"nogil": True, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 piece = cast(Callable[[F], F], njit(**INNER))
-#: The same, free to reorder sums, which is several times faster; for numbers that no comparison looks at.
+#: The same, but sums may be reordered, which is several times faster; only for numbers that are not compared.
 summing = cast(Callable[[F], F], njit(**INNER, fastmath={"reassoc"}))
 
 
@@ -85,7 +85,7 @@ summing = cast(Callable[[F], F], njit(**INNER, fastmath={"reassoc"}))
 
 
 class Beam(NamedTuple):
-    """Hypotheses: the score of each, to be maximised, and its node. How many there are is kept beside it."""
+    """Hypotheses: the score of each, higher is better, and its node. Their number is stored separately."""
 
     scores: Array
     nodes: Array
@@ -93,7 +93,7 @@ class Beam(NamedTuple):
 
 @piece
 def better(score_a: float, node_a: int, score_b: float, node_b: int) -> bool:
-    """The order of hypotheses: the higher score, then the lower node."""
+    """Return whether hypothesis a comes before b: the higher score first, then the lower node."""
     return score_a > score_b or (score_a == score_b and node_a < node_b)
 
 
@@ -105,7 +105,7 @@ def swap(scores: Array, nodes: Array, i: int, j: int) -> None:
 
 @piece
 def sink(scores: Array, nodes: Array, k: int, size: int) -> None:
-    """Restore a heap whose top is its worst member, after entry k became better."""
+    """Restore a heap, whose top is its worst member, after entry k became better."""
     while True:
         worst = k
         for child in (2 * k + 1, 2 * k + 2):
@@ -125,7 +125,7 @@ def make_heap(scores: Array, nodes: Array, size: int) -> None:
 
 @piece
 def sort_best_first(scores: Array, nodes: Array, size: int) -> None:
-    """Order hypotheses: a heap is built, then taken apart."""
+    """Sort hypotheses with the best first (heapsort)."""
     make_heap(scores, nodes, size)
     for last in range(size - 1, ZERO, -1):
         swap(scores, nodes, ZERO, last)
@@ -134,7 +134,7 @@ def sort_best_first(scores: Array, nodes: Array, size: int) -> None:
 
 @piece
 def offer(scores: Array, nodes: Array, size: int, limit: int, score: float, node: int) -> int:
-    """Keep the `limit` best hypotheses seen, once there are so many as a heap; return how many there are."""
+    """Keep the `limit` best hypotheses and return their number; when it reaches `limit`, they form a heap."""
     if size < limit:
         scores[size], nodes[size] = score, node
         if size + 1 == limit:
@@ -148,19 +148,19 @@ def offer(scores: Array, nodes: Array, size: int, limit: int, score: float, node
 
 @piece
 def copy(source: Array, target: Array, n: int) -> None:
-    """A loop: slices take long to compile."""
+    """Copy the first n entries in a loop, which compiles faster than a slice."""
     for k in range(n):
         target[k] = source[k]
 
 
 @piece
 def keep_best(scores: Array, nodes: Array, size: int, limit: int) -> int:
-    """Move the `limit` best of `size` hypotheses to the front, in no order; return how many there are."""
+    """Move the `limit` best of `size` hypotheses to the front, unordered, and return how many there are."""
     if size <= limit:
         return size
     low, high = ZERO, size - 1
     while low < high:
-        # Hoare's selection about the median of three. The order is total, so the kept set is unique.
+        # Hoare's selection with the median of three as pivot. The order is total, so the best set is unique.
         middle = (low + high) // 2
         if better(scores[middle], nodes[middle], scores[low], nodes[low]):
             swap(scores, nodes, middle, low)
@@ -208,7 +208,7 @@ def squared_norm(vector: Array) -> float:
 
 @summing
 def dot(u: Array, v: Array) -> float:
-    """In the precision of the factors and any order of summands, as a matrix product is."""
+    """Return the dot product in the precision of the factors, summed in any order, as in a matrix product."""
     total: float = u[0] * v[0]
     for j in range(1, len(u)):
         total += u[j] * v[j]
@@ -217,9 +217,9 @@ def dot(u: Array, v: Array) -> float:
 
 @piece
 def factor_row(factor: Array, m: int, ridge: float) -> None:
-    """Row m of a Cholesky factor, in place of that row of the Gram matrix, whose diagonal `ridge` is added to.
+    """Turn row m of a Gram matrix into row m of its Cholesky factor, with `ridge` added to the diagonal.
 
-    A vector that depends on those before it leaves rounding on the diagonal, which becomes 0: it explains nothing more.
+    If a vector depends on those before it, only rounding is left on the diagonal, which is set to 0.
     """
     for q in range(m):
         total = factor[m, q]
@@ -235,7 +235,7 @@ def factor_row(factor: Array, m: int, ridge: float) -> None:
 
 @piece
 def forward_step(factor: Array, solution: Array, m: int, right: float) -> float:
-    """Entry m of the solution of ``L y = right``, from the entries before it."""
+    """Return entry m of the solution of ``L y = right`` from the entries before it."""
     for k in range(m):
         right -= factor[m, k] * solution[k]
     return right / factor[m, m] if factor[m, m] > 0.0 else 0.0
@@ -243,7 +243,7 @@ def forward_step(factor: Array, solution: Array, m: int, right: float) -> float:
 
 @piece
 def solve_transposed(factor: Array, size: int, right: Array, solution: Array) -> None:
-    """Solve ``L^T z = right``; 0 where the factor's diagonal is."""
+    """Solve ``L^T z = right``; an entry is 0 if the diagonal of the factor is 0 there."""
     for m in range(size - 1, -1, -1):
         total = right[m]
         for q in range(m + 1, size):

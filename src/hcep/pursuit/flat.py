@@ -1,4 +1,4 @@
-"""Orthogonal matching pursuit over all atoms: the flat baseline, in batches."""
+"""Orthogonal matching pursuit over all atoms, the flat baseline."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,18 +25,31 @@ def omp(
     progress: bool = False,
     n_jobs: int | None = None,
 ) -> FlatResult:
-    """Recover a sparse code for every image, blind to the hierarchy.
+    """Find a sparse code for every image without using the hierarchy.
 
     Parameters
     ----------
-    X : (n_images, n_dims) array; raw embeddings, as for `hb_omp`
-    n_nonzero : most atoms to select; the depth of the hierarchy by default
-    tol : stop when the residual's norm (not its square, as in scikit-learn) is below
+    X : array of shape (n_images, n_dims)
+        Raw embeddings, as for `hb_omp`.
+    dictionary : ConceptDictionary
+    n_nonzero : int, optional
+        The most atoms to select per image; the depth of the hierarchy by default.
+    tol : float
+        Stop when the norm of the residual is below this value. (scikit-learn uses its square.)
+    progress : bool
+        Show a progress bar.
+    n_jobs : int, optional
+        The number of threads; all cores by default.
+
+    Returns
+    -------
+    FlatResult
 
     Notes
     -----
-    Algorithm 1 of the paper: select the atom of highest ``|cos(r, d)|``, project, repeat, until no atom correlates with
-    the residual any more. Ties go to the lowest atom; equal and opposite ones (children of a two-way split) always tie.
+    This is Algorithm 1 of the paper. It repeatedly selects the atom with the highest ``|cos(r, d)|`` and projects the
+    image onto all selected atoms, until no atom correlates with the residual r. Ties go to the lowest atom. Equal and
+    opposite atoms, such as those of a two-way split, always tie.
 
     References
     ----------
@@ -58,8 +71,8 @@ def omp(
     tolerance = require_not_negative("tol", tol)
     if dictionary.n_atoms > MAX_ATOMS:
         raise HCEPError(
-            f"flat OMP keeps the products of all pairs of atoms; {dictionary.n_atoms:,} atoms are more than "
-            f"{MAX_ATOMS:,}. Restrict the hierarchy, or use hb_omp, which does not"
+            f"omp keeps the products of all pairs of atoms, and {dictionary.n_atoms:,} atoms are more than its limit "
+            f"of {MAX_ATOMS:,}; restrict the hierarchy to fewer classes, or use hb_omp"
         )
     n_steps = min(n_nonzero or dictionary.hierarchy.depth, dictionary.n_atoms, dictionary.n_dims)
     dtype = working_dtype(rows)
@@ -84,10 +97,10 @@ def omp(
 
 
 def distinct_directions(atoms: NDArray[np.float64], norms: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Atoms that are not zero, and neither equal nor opposite to one before them up to a factor.
+    """Return the atoms that are not zero and not parallel to an atom before them.
 
-    Only rounding would tell such atoms apart, and the pick would depend on the machine; after the first of them the
-    others explain nothing more.
+    Only rounding would distinguish parallel atoms, so the choice between them would depend on the machine. After the
+    first one, the others explain nothing more.
     """
     candidates = np.flatnonzero(norms > 0)
     unit = atoms[candidates] / norms[candidates, None]
@@ -96,5 +109,5 @@ def distinct_directions(atoms: NDArray[np.float64], norms: NDArray[np.float64]) 
         first[v] = first[u]
     lowest = np.full(len(candidates), len(candidates))
     np.minimum.at(lowest, first, np.arange(len(candidates)))
-    kept: NDArray[np.int32] = candidates[np.unique(lowest[first])].astype(np.int32)
-    return kept
+    distinct: NDArray[np.int32] = candidates[np.unique(lowest[first])].astype(np.int32)
+    return distinct

@@ -1,4 +1,4 @@
-"""Orthogonal matching pursuit over all atoms, compiled: the paper's Algorithm 1 on products with the atoms."""
+"""Compiled orthogonal matching pursuit over all atoms: the paper's Algorithm 1."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from hcep.pursuit.tables import Images
 
 
 class Atoms(NamedTuple):
-    """Atoms of norm 1 and their Gram matrix; what is below `tiny` is rounding."""
+    """Atoms of norm 1 and their Gram matrix; numbers below `tiny` are rounding."""
 
     unit: Array
     gram: Array
@@ -17,7 +17,7 @@ class Atoms(NamedTuple):
 
 
 class Factor(NamedTuple):
-    """The Cholesky factor of the selected atoms' Gram matrix, the image's products with them, room for the rest."""
+    """The Cholesky factor of the selected atoms' Gram matrix, products with the image, coefficients and residual."""
 
     cholesky: Array
     along: Array
@@ -27,10 +27,10 @@ class Factor(NamedTuple):
 
 @kernel
 def search_flat(images: Images, atoms: Atoms, tol: float, selected: Array, codes: Array, residuals: Array) -> None:
-    """Select the atom of highest correlation, project, repeat.
+    """Repeatedly select the atom with the highest correlation and project the image onto all selected atoms.
 
-    The products of the residual with all atoms, `images.p`, are overwritten: each step updates them by one Gram row
-    that is made orthogonal to those before. ``selected`` (n, k) receives atoms in the order of selection.
+    `images.p`, the products of the residual with all atoms, is overwritten: each step subtracts a multiple of the new
+    atom's Gram row, made orthogonal to the rows before it. The atoms are written to `selected` (n, k) in order.
     """
     n_atoms, n_nonzero = len(atoms.gram), selected.shape[1]
     rows = np.zeros((n_nonzero, n_atoms), atoms.gram.dtype)
@@ -78,7 +78,7 @@ def search_flat(images: Images, atoms: Atoms, tol: float, selected: Array, codes
 
 @piece
 def strongest(alpha: Array, floor: float) -> int:
-    """The first of the largest ``|alpha|`` above `floor`, -1 where there is none."""
+    """Return the first position of the largest ``|alpha|`` above `floor`, or -1 if there is none."""
     at, highest = -1, floor
     for j in range(len(alpha)):
         if abs(alpha[j]) > highest:
@@ -89,7 +89,7 @@ def strongest(alpha: Array, floor: float) -> int:
 
 @piece
 def subtract_rows(target: Array, rows: Array, factors: Array, n: int) -> None:
-    """``target -= factors @ rows``, four rows at a time."""
+    """Compute ``target -= factors @ rows``, four rows at a time."""
     m = len(target)
     k = 0
     while k + 4 <= n:
@@ -104,7 +104,7 @@ def subtract_rows(target: Array, rows: Array, factors: Array, n: int) -> None:
 
 @piece
 def solve(n: int, factor: Factor) -> None:
-    """Back substitution with the transposed Cholesky factor."""
+    """Solve for the coefficients by back substitution with the transposed Cholesky factor."""
     for k in range(n - 1, -1, -1):
         total = factor.along[k]
         for m in range(k + 1, n):
@@ -114,7 +114,7 @@ def solve(n: int, factor: Factor) -> None:
 
 @piece
 def measured_residual(x: Array, n: int, selected: Array, unit: Array, factor: Factor) -> float:
-    """``||x - D^T z||**2`` of the selected atoms."""
+    """Compute ``||x - D^T z||**2`` from the residual vector of the selected atoms."""
     solve(n, factor)
     copy(x, factor.left, len(x))
     for k in range(n):

@@ -1,4 +1,4 @@
-"""Which rooted paths an image may take: concepts that must be on its path, and concepts that must not."""
+"""Limits on the rooted paths of an image: concepts that must be on its path, and concepts that must not."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from hcep.dictionary.path_problem import CLOSED, ON_THE_WAY, OPEN, REACHED
 from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy import Hierarchy, PathTree
 
-#: A concept by id, name or synonym, or several.
+#: One or several concepts, by id, name or synonym.
 Concepts = str | Iterable[str]
 
 
 class Request(NamedTuple):
-    """Concepts that must be on a path, and concepts that must not, by id, name or synonym."""
+    """Concepts that must be on a path and concepts that must not, by id, name or synonym."""
 
     force: tuple[str, ...] = ()
     forbid: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, force: Concepts = (), forbid: Concepts = ()) -> "Request":
-        """From one concept or several of each."""
+        """Build a request from one concept, or several, of each kind."""
         return cls(*((each,) if isinstance(each, str) else tuple(map(str, each)) for each in (force, forbid)))
 
 
@@ -33,8 +33,10 @@ class PathLimits:
 
     Attributes
     ----------
-    state : (n_rows, n_nodes) int8; each OPEN, CLOSED, ON_THE_WAY or REACHED, see `hcep.dictionary.path_problem`
-    rows : (n_images,) int32, or None; the row that holds for each image; the first for all where None
+    state : int8 array of shape (n_rows, n_nodes)
+        OPEN, CLOSED, ON_THE_WAY or REACHED, as defined in `hcep.dictionary.path_problem`.
+    rows : int32 array of shape (n_images,), optional
+        The row of `state` that applies to each image. If None, the first row applies to all images.
     """
 
     state: NDArray[np.int8]
@@ -42,88 +44,95 @@ class PathLimits:
 
     @classmethod
     def of(cls, hierarchy: Hierarchy, force: Concepts = (), forbid: Concepts = ()) -> "PathLimits | None":
-        """The same for all images; None where nothing is asked.
+        """Build the same limits for all images; None if there are no forced or forbidden concepts.
 
-        Raises HierarchyError: a concept that is unknown or ambiguous, or a request that no path can meet.
+        Raises
+        ------
+        HierarchyError
+            A concept is unknown or ambiguous, or no path meets the request.
 
+        Examples
+        --------
+        >>> from hcep import Hierarchy
+        >>> from hcep.pursuit.limits import PathLimits
         >>> h = Hierarchy.from_edges([("thing", "animal"), ("animal", "cat"), ("animal", "dog"), ("thing", "car")])
         >>> PathLimits.of(h, force="animal", forbid="dog").state.tolist()  # root, animal, car, cat, dog
         [[2, 3, 1, 0, 1]]
         """
-        found = cls.of_images(hierarchy, [Request.of(force, forbid)])
-        return found and cls(found.state)
+        limits = cls.of_images(hierarchy, [Request.of(force, forbid)])
+        return limits and cls(limits.state)
 
     @classmethod
     def of_images(cls, hierarchy: Hierarchy, requests: Sequence[Request]) -> "PathLimits | None":
-        """A request for each image; None where nothing is asked of any. Raises as `of`."""
+        """Build limits from one request per image; None if all requests are empty. Raises the errors of `of`."""
         if not any(map(any, requests)):
             return None
         place = {request: i for i, request in enumerate(dict.fromkeys(requests))}
         above = _above(hierarchy.path_tree)
-        state = np.stack([_asked(hierarchy, above, request) for request in place])
+        state = np.stack([_states_of(hierarchy, above, request) for request in place])
         return cls(state, np.array([place[request] for request in requests], dtype=np.int32))
 
     @classmethod
     def through(cls, hierarchy: Hierarchy, nodes: Sequence[NDArray[np.intp]], rows: NDArray[Any]) -> "PathLimits":
-        """For each row a set of path-tree nodes, one of which every path has to pass."""
+        """Build one row of limits per set of path-tree nodes, so that every path passes one node of the set."""
         above = _above(hierarchy.path_tree)
-        state = np.stack([_passing(hierarchy.path_tree, above, [some], []) for some in nodes])
+        state = np.stack([_passing(hierarchy.path_tree, above, [required], []) for required in nodes])
         return cls(state, rows.astype(np.int32))
 
     def at(self, images: slice | NDArray[np.intp]) -> "PathLimits":
-        """Those of some images."""
+        """Return the limits of some of the images."""
         return self if self.rows is None else PathLimits(self.state, self.rows[images])
 
     def limit(self, block: slice) -> NDArray[np.int32]:
-        """The row of each image of a block."""
+        """Return the row of `state` for each image of a block."""
         return np.zeros(block.stop - block.start, np.int32) if self.rows is None else self.rows[block]
 
     def open_at(self, nodes: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Whether some nodes are open, (n_images, n_nodes), or one row for all images."""
+        """Return whether some nodes are open, shape (n_images, n_nodes), or one row for all images."""
         is_open: NDArray[np.bool_] = self.state[:, nodes] != CLOSED
         return is_open if self.rows is None else is_open[self.rows]
 
 
 def _above(tree: PathTree) -> NDArray[np.int32]:
-    """Nodes along each path, the root's in the place of those beyond its end."""
+    """Return the nodes along each path, padded with the root."""
     return np.maximum(tree.ancestors(), 0)
 
 
-def _asked(hierarchy: Hierarchy, above: NDArray[np.int32], request: Request) -> NDArray[np.int8]:
-    """The states that a request leaves, or the error that says why it cannot be met."""
+def _states_of(hierarchy: Hierarchy, above: NDArray[np.int32], request: Request) -> NDArray[np.int8]:
+    """Return the state of every node under a request, or raise an error that says why no path meets it."""
     tree, ids = hierarchy.path_tree, [[hierarchy.find(name) for name in names] for names in request]
     force, forbid = ([np.flatnonzero(tree.synset == hierarchy.index(i)) for i in part] for part in ids)
-    found = _passing(tree, above, force, forbid)
-    if found[0] != CLOSED:
-        return found
+    states = _passing(tree, above, force, forbid)
+    if states[0] != CLOSED:
+        return states
     names = [quoted(map(hierarchy.name, part)) for part in ids]
     if force and _passing(tree, above, force, [])[0] == CLOSED:
-        raise HierarchyError(f"force: no path has {names[0]} together; force concepts of one path")
-    left = f"no path has {names[0]}" if force else "no path is left"
-    raise HierarchyError(f"forbid: {left} without {names[1]}; forbid fewer concepts")
+        raise HierarchyError(f"force: no path has all of {names[0]}; force concepts that are on the same path")
+    problem = f"no path has {names[0]}" if force else "no path is left"
+    raise HierarchyError(f"forbid: {problem} without {names[1]}; forbid fewer concepts")
 
 
 def _passing(
     tree: PathTree, above: NDArray[np.int32], force: Sequence[NDArray[np.intp]], forbid: Sequence[NDArray[np.intp]]
 ) -> NDArray[np.int8]:
-    """States where a path passes one node of each set of `force` and none of `forbid`; all closed where none can.
+    """Return the states that let a path pass one node of each set of `force` and none of `forbid`.
 
-    Every open node is on a complete path that is open.
+    Every open node is on a complete open path. If no path is possible, all nodes are closed.
     """
 
     def met(sets: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:
-        """How many of the sets the path to each node has a node of."""
+        """Return how many of the sets have a node on the path to each node."""
         chosen = np.zeros((tree.n_nodes, len(sets)), dtype=bool)
-        for k, some in enumerate(sets):
-            chosen[some, k] = True
+        for k, nodes in enumerate(sets):
+            chosen[nodes, k] = True
         return np.asarray((chosen[above].any(axis=1) | chosen[0]).sum(axis=1))
 
     n_met, leaves, state = met(force), tree.leaf_nodes, np.full(tree.n_nodes, CLOSED, dtype=np.int8)
     ends = leaves[((n_met == len(force)) & (met(forbid) == 0))[leaves]]
     if not len(ends):
         return state
-    kept = np.unique(np.concatenate([above[ends].ravel(), [0]]))
-    done = n_met[kept] == len(force)
-    just = done & (np.where(kept > 0, n_met[tree.parent[kept]], -1) < len(force)) & bool(force)
-    state[kept] = np.where(just, REACHED, np.where(done, OPEN, ON_THE_WAY))
+    usable = np.unique(np.concatenate([above[ends].ravel(), [0]]))
+    done = n_met[usable] == len(force)
+    just_done = done & (np.where(usable > 0, n_met[tree.parent[usable]], -1) < len(force)) & bool(force)
+    state[usable] = np.where(just_done, REACHED, np.where(done, OPEN, ON_THE_WAY))
     return state

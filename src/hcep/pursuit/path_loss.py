@@ -1,4 +1,4 @@
-"""For those who train encoders: a loss that pulls images to their rooted paths, in the geometry of the paper."""
+"""A loss for training encoders that moves images towards their rooted paths and concepts into the paper's geometry."""
 
 from itertools import combinations
 from typing import Any
@@ -14,7 +14,7 @@ from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
 
 Tensor = Any
-#: Cosines beyond this are not told apart, where the arc cosine's slope is infinite.
+#: Cosines are clipped here, because the slope of the arc cosine is infinite at 1.
 LARGEST_COSINE = 1.0 - 1e-6
 
 
@@ -30,21 +30,32 @@ def path_loss(
     orthogonality: float = 1.0,
     cones: float = 1.0,
 ) -> Tensor:
-    """Loss of a batch, a scalar: each image on the path of its class and no other, and concepts where they should be.
+    """Return the loss of a batch, a scalar.
+
+    It is low if each image is on the path of its class and no other, and if the concepts have the paper's geometry.
 
     Parameters
     ----------
-    X : (n_images, n_dims) tensor; embeddings, as the encoder that is being trained gives them
-    labels : (n_images,) integer tensor; class of each image, as a position in ``hierarchy.leaves``
-    leaf_embeddings : (n_leaves, n_dims) tensor; in that order, parameters of their own or means of the images per class
-    hierarchy : on the classes alone, and collapsed: ``model.hierarchy_``, ``hierarchy.restrict(classes).collapse()``
-    anchor : weight of the prior that coefficients are 1; above 0
-    temperature : of the softmax over paths; the same for all encoders, as embeddings get the mean square norm 1 first
-    pull, orthogonality, cones : weights of those terms; see `path_loss_terms`
+    X : tensor of shape (n_images, n_dims)
+        Embeddings from the encoder that is being trained.
+    labels : integer tensor of shape (n_images,)
+        The class of each image, as a position in ``hierarchy.leaves`` (see `class_positions`).
+    leaf_embeddings : tensor of shape (n_leaves, n_dims)
+        The embeddings of ``hierarchy.leaves``, either as parameters or as the mean of the images of each class.
+    hierarchy : Hierarchy
+        Restricted to the classes and collapsed, such as ``model.hierarchy_`` or
+        ``hierarchy.restrict(classes).collapse()``.
+    anchor : float
+        Weight of the prior that coefficients are 1; above 0.
+    temperature : float
+        Temperature of the softmax over paths. The default suits all encoders, because embeddings are first scaled to a
+        mean square norm of 1.
+    pull, orthogonality, cones : float
+        Weights of the other terms; see `path_loss_terms`.
 
-    Notes
-    -----
-    One step of training::
+    Examples
+    --------
+    One training step::
 
         labels = torch.from_numpy(class_positions(y, tree))
         loss = path_loss(encoder(images), labels, prototypes, tree)
@@ -64,33 +75,40 @@ def path_loss_terms(
     anchor: float = 0.03,
     temperature: float = 0.05,
 ) -> dict[str, Tensor]:
-    """The parts of `path_loss`, unweighted.
+    """Return the terms of `path_loss` without their weights.
 
     Parameters
     ----------
-    X, labels, leaf_embeddings, hierarchy, anchor, temperature : as for `path_loss`
+    X, labels, leaf_embeddings, hierarchy, anchor, temperature
+        See `path_loss`.
+
+    Returns
+    -------
+    dict of str to tensor
 
     Notes
     -----
-    With ``||x - D^T a||**2 + lambda ||a - 1||**2`` at its minimum over a as a path's objective (the coefficients a have
-    their gradient), and inner synsets the means of their children:
+    The objective of a path is the minimum of ``||x - D^T a||**2 + lambda ||a - 1||**2`` over a. Inner synsets are the
+    means of their children. The terms are:
 
-    - ``classes``: cross-entropy of ``softmax(-objective / temperature)``, the classifier's own probabilities;
-    - ``pull``: mean objective of the own path, what it leaves unexplained;
-    - ``orthogonality``: mean squared cosine of ``a(child) - a(parent)`` with ``a(parent)``;
-    - ``cones``: mean over pairs of siblings of the radians by which their cones overlap, each the narrowest that holds
-      the synset's descendants.
+    - ``classes``: the cross-entropy of ``softmax(-objective / temperature)``, which are the classifier's probabilities;
+    - ``pull``: the mean objective of each image on the path of its class;
+    - ``orthogonality``: the mean squared cosine between ``a(child) - a(parent)`` and ``a(parent)``;
+    - ``cones``: the mean overlap of the cones of two siblings in radians. The cone of a synset is the narrowest one
+      that contains its descendants.
     """
     torch = require("torch", "torch", "the path loss")
     if not anchor > 0.0 or not temperature > 0.0:
-        raise HCEPError(f"anchor and temperature must be above 0, got {anchor!r} and {temperature!r}")
+        raise HCEPError(f"anchor and temperature must be above 0; got {anchor!r} and {temperature!r}")
     if tuple(leaf_embeddings.shape) != (len(hierarchy.leaves), X.shape[-1]):
-        told = f"leaf_embeddings must have shape ({len(hierarchy.leaves)}, {X.shape[-1]}), one row per leaf of the "
-        raise HCEPError(told + f"hierarchy; got {tuple(leaf_embeddings.shape)}")
-    kept = _KEPT.setdefault(hierarchy, {})  # made once for a hierarchy, a device and a precision
-    if (X.device, X.dtype) not in kept:
-        kept[X.device, X.dtype] = _Shape(hierarchy, torch, X)
-    shape = kept[X.device, X.dtype]
+        raise HCEPError(
+            f"leaf_embeddings must have shape ({len(hierarchy.leaves)}, {X.shape[-1]}), one row per leaf of the "
+            f"hierarchy; got {tuple(leaf_embeddings.shape)}"
+        )
+    shapes = _SHAPES.setdefault(hierarchy, {})
+    if (X.device, X.dtype) not in shapes:
+        shapes[X.device, X.dtype] = _Shape(hierarchy, torch, X)
+    shape = shapes[X.device, X.dtype]
     scale = X.square().sum(dim=1).mean().clamp_min(1e-12).rsqrt()
     x, synsets = X * scale, shape.means @ (leaf_embeddings * scale)
     atoms = synsets[shape.child] - synsets[shape.parent]
@@ -106,7 +124,7 @@ def path_loss_terms(
 
 
 class _Shape:
-    """A hierarchy as index tensors: what the terms gather by."""
+    """The index tensors of a hierarchy, on one device, that the terms of the loss use."""
 
     def __init__(self, hierarchy: Hierarchy, torch: Any, like: Tensor) -> None:
         def index(values: Any, shape: tuple[int, ...] = (-1,)) -> Tensor:
@@ -120,19 +138,19 @@ class _Shape:
         below = [[j for j in map(hierarchy.index, hierarchy.descendants(hierarchy.ids[i])) if j != i] for i in inner]
         children = np.split(hierarchy.child_index, hierarchy.child_pointer[1:-1])
         self.torch, self.tree = torch, tree
-        #: (n_synsets, n_leaves): every synset as a mean of leaves
+        #: (n_synsets, n_leaves); the weight of each leaf in every synset
         self.means = torch.from_numpy(average_upwards(hierarchy, unit)).to(like)
-        #: of each atom
+        #: parent and child of each atom
         self.parent, self.child = index(np.repeat(np.arange(len(hierarchy)), n_children)), index(hierarchy.child_index)
         #: the leaf of each complete path
         self.leaf_of_path = index([place[synset] for synset in ends.tolist()])
-        #: pairs of a synset and one below it
+        #: pairs of an inner synset and a descendant
         self.above = index(np.repeat(inner, list(map(len, below))))
-        self.below = index([j for some in below for j in some])
+        self.below = index([j for descendants in below for j in descendants])
         self.siblings = index([pair for group in children for pair in combinations(group.tolist(), 2)], (-1, 2))
 
     def objectives(self, x: Tensor, atoms: Tensor, anchor: float) -> Tensor:
-        """Objective of every image on every complete path, (n_images, n_paths), with a gradient by images and atoms."""
+        """Return the differentiable objective of every image on every complete path, shape (n_images, n_paths)."""
         problem = PathProblem.of(self.tree, atoms, anchor)
         scores = problem.scores(problem.values(problem.products(x)))[self.tree.leaf_nodes]
         return x.square().sum(dim=1)[:, None] - scores.T.to(x.dtype)
@@ -157,10 +175,19 @@ class _Shape:
         return self.torch.arccos(cosine.clamp(-LARGEST_COSINE, LARGEST_COSINE))
 
 
-_KEPT: WeakKeyDictionary[Hierarchy, dict[tuple[Any, Any], _Shape]] = WeakKeyDictionary()
+#: One entry for each hierarchy, device and precision.
+_SHAPES: WeakKeyDictionary[Hierarchy, dict[tuple[Any, Any], _Shape]] = WeakKeyDictionary()
 
 
 def class_positions(labels: Any, hierarchy: Hierarchy) -> NDArray[np.int64]:
-    """Position in ``hierarchy.leaves`` of the leaf that stands for each class label: what `path_loss` takes."""
+    """Return the position in ``hierarchy.leaves`` of each class label, as `path_loss` needs them.
+
+    Examples
+    --------
+    >>> from hcep import Hierarchy
+    >>> from hcep.pursuit.path_loss import class_positions
+    >>> class_positions(["dog", "cat"], Hierarchy.from_edges([("animal", "cat"), ("animal", "dog")]))
+    array([1, 0])
+    """
     place = {leaf: k for k, leaf in enumerate(hierarchy.leaves)}
     return np.array([place[hierarchy.leaf_of(str(label))] for label in labels], dtype=np.int64)

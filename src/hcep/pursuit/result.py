@@ -1,4 +1,4 @@
-"""What a pursuit returns: arrays for machines, ids and paths for people, made when asked for."""
+"""The results of a pursuit: arrays, and the ids and paths that are built from them on demand."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hcep.dictionary import ConceptDictionary
 from hcep.hierarchy import PathTree
 
 Path = tuple[str, ...]
-#: Rows that a result shows in a notebook.
+#: The number of rows that a result shows in a notebook.
 N_SHOWN = 10
 
 
 class Hypothesis(NamedTuple):
-    """One rooted path of a beam, with the norm of what it leaves unexplained."""
+    """One rooted path of a beam, and the norm of its residual."""
 
     path: Path
     residual_norm: float
@@ -32,9 +32,10 @@ class Trace:
 
     Attributes
     ----------
-    nodes : (n_images, n_steps + 1, beam_width) int32
-        Path-tree nodes, best first; -1 where the beam is narrower or the search had ended.
-    residual_norms : as `nodes`, float64
+    dictionary : ConceptDictionary
+    nodes : int32 array of shape (n_images, n_steps + 1, beam_width)
+        Path-tree nodes with the best first; -1 if the beam is narrower or the search has ended.
+    residual_norms : float64 array of the same shape
     """
 
     dictionary: ConceptDictionary
@@ -42,27 +43,34 @@ class Trace:
     residual_norms: NDArray[np.float64]
 
     def steps(self, image: int) -> list[list[Hypothesis]]:
-        """The beams of one image, step by step; step 0 holds the empty path."""
-        beams = zip(self.nodes[image], self.residual_norms[image], strict=True)
-        found = [_hypotheses(self.dictionary, nodes, norms) for nodes, norms in beams]
-        return [beam for beam in found if beam]
+        """Return the beams of one image, step by step; step 0 holds the empty path."""
+        arrays = zip(self.nodes[image], self.residual_norms[image], strict=True)
+        beams = [_hypotheses(self.dictionary, nodes, norms) for nodes, norms in arrays]
+        return [beam for beam in beams if beam]
 
 
 @dataclass(frozen=True, eq=False)
 class PathResult:
-    """Rooted paths of a batch of images.
+    """The rooted path of each image of a batch, as `hb_omp` returns them.
 
     Attributes
     ----------
-    codes : (n_images, n_atoms) CSR array; coefficients of the atoms along each path
-    residual_norms : (n_images,) float64, ``||x - D^T a||``
-    nodes : (n_images,) int32; the path-tree node of each path
-    n_best_nodes, n_best_residual_norms : (n_images, n_best) arrays
-        The best hypotheses of the final beam, the answer first; -1 and NaN where there are fewer.
-    explained_shares : (n_images, depth) float64 or None
-        Share of ``||x||**2`` that the first k atoms of a path explain, with its final coefficients; NaN beyond its end.
-    own_shares : (n_images, depth) float64 or None
-        Share of ``||x||**2`` along what the k-th atom adds to the span of those above it; never negative.
+    dictionary : ConceptDictionary
+    codes : CSR array of shape (n_images, n_atoms)
+        The coefficients of the atoms along each path.
+    residual_norms : float64 array of shape (n_images,)
+        ``||x - D^T a||`` of each image.
+    nodes : int32 array of shape (n_images,)
+        The path-tree node at the end of each path.
+    n_best_nodes, n_best_residual_norms : arrays of shape (n_images, n_best)
+        The best hypotheses of the final beam, starting with the answer; -1 and NaN if there are fewer.
+    trace : Trace, optional
+    explained_shares : float64 array of shape (n_images, depth), optional
+        The share of ``||x||**2`` that the first k atoms of a path explain with the final coefficients; NaN beyond the
+        end of the path.
+    own_shares : float64 array of shape (n_images, depth), optional
+        The share of ``||x||**2`` along the direction that the k-th atom adds to the span of the atoms above it. It is
+        never negative.
     """
 
     dictionary: ConceptDictionary
@@ -80,45 +88,46 @@ class PathResult:
 
     @cached_property
     def leaves(self) -> NDArray[np.str_]:
-        """Id of the last synset of each path; the root's for an empty path."""
+        """The id of the last synset of each path; the root for an empty path."""
         tree = self.dictionary.hierarchy.path_tree
         return np.array(self.dictionary.hierarchy.ids)[tree.synset[self.nodes]]
 
     @cached_property
     def paths(self) -> list[Path]:
-        """The synset ids along each path, the root left out."""
+        """The synset ids along each path, without the root."""
         distinct, index = np.unique(self.nodes, return_inverse=True)
-        known = [path_of(self.dictionary, node) for node in distinct]
-        return [known[i] for i in index]
+        paths = [path_of(self.dictionary, node) for node in distinct]
+        return [paths[i] for i in index]
 
     @property
     def supports(self) -> list[Path]:
-        """The paths, by the name that they share with flat supports."""
+        """The same as `paths`; flat results have supports too."""
         return self.paths
 
     @property
     def explained(self) -> NDArray[np.float64]:
-        """Share of ``||x||**2`` that each whole path explains; 0 for an empty one. Needs ``explained_shares``."""
+        """The share of ``||x||**2`` that each whole path explains; 0 for an empty path. Needs ``explained_shares``."""
         assert self.explained_shares is not None
         length = self.dictionary.hierarchy.path_tree.level[self.nodes]
         shares: NDArray[np.float64] = self.explained_shares[np.arange(len(self)), np.maximum(length - 1, 0)]
         return np.where(length > 0, shares, 0.0)
 
     def hypotheses(self, image: int) -> list[Hypothesis]:
-        """The best hypotheses of one image's final beam, the answer first; ask for several with ``n_best``.
+        """Return the `n_best` hypotheses of one image, starting with the answer.
 
-        They are ranked by the objective. With an anchor that is not the residual alone, so residuals need not ascend.
+        They are ranked by the objective. With an anchor, this is more than the residual, so the residual norms are not
+        always in increasing order.
         """
         return _hypotheses(self.dictionary, self.n_best_nodes[image], self.n_best_residual_norms[image])
 
     def coefficients(self, image: int) -> NDArray[np.floating]:
-        """Coefficients along the path of one image, in the order of ``paths[image]``."""
-        # Edges are numbered by parent and parents before children, so columns already run down the path.
+        """Return the coefficients along the path of one image, in the order of ``paths[image]``."""
+        # Edges are numbered by parent, and parents come before children, so columns are in the order of the path.
         row: NDArray[np.floating] = self.codes.data[self.codes.indptr[image] : self.codes.indptr[image + 1]]
         return row
 
     def trail(self, image: int) -> str:
-        """The path of one image with its coefficients in one line: ``animal 0.98 → mammal 0.95 → cat 1.02``."""
+        """Return the path of one image as one line of text, such as ``animal 0.98 → mammal 0.95 → cat 1.02``."""
         names = map(self.dictionary.hierarchy.name, path_of(self.dictionary, int(self.nodes[image])))
         steps = zip(names, self.coefficients(image).tolist(), strict=True)
         return " → ".join(f"{name} {a:.2f}" for name, a in steps) or "(no concept)"
@@ -135,13 +144,15 @@ class PathResult:
 
 @dataclass(frozen=True, eq=False)
 class FlatResult:
-    """Supports of a batch of images that need not be paths.
+    """The sparse code of each image of a batch, as `omp` returns them; its support need not be a path.
 
     Attributes
     ----------
-    codes : (n_images, n_atoms) CSR array
-    residual_norms : (n_images,) float64
-    selected : (n_images, n_nonzero) int32; atoms in the order of selection, -1 beyond the last
+    dictionary : ConceptDictionary
+    codes : CSR array of shape (n_images, n_atoms)
+    residual_norms : float64 array of shape (n_images,)
+    selected : int32 array of shape (n_images, n_nonzero)
+        The atoms in the order of selection, with -1 beyond the last.
     """
 
     dictionary: ConceptDictionary
@@ -154,7 +165,7 @@ class FlatResult:
 
     @cached_property
     def supports(self) -> list[Path]:
-        """For each image the synset at the lower end of every selected atom, in the order of selection."""
+        """For each image, the child synset of every selected atom, in the order of selection."""
         hierarchy = self.dictionary.hierarchy
         children = [hierarchy.ids[c] for c in hierarchy.child_index]
         return [tuple(children[atom] for atom in row if atom >= 0) for row in self.selected.tolist()]
@@ -164,7 +175,7 @@ class FlatResult:
 
 
 def path_of(dictionary: ConceptDictionary, node: int) -> Path:
-    """Synset ids along the path that a path-tree node stands for."""
+    """Return the synset ids along the path to a path-tree node, without the root."""
     tree, ids = dictionary.hierarchy.path_tree, dictionary.hierarchy.ids
     path: list[str] = []
     while node > 0:
@@ -176,16 +187,16 @@ def path_of(dictionary: ConceptDictionary, node: int) -> Path:
 def path_codes(
     dictionary: ConceptDictionary, nodes: NDArray[np.int32], coefficients: NDArray[np.floating]
 ) -> sparse.csr_array:
-    """Sparse codes from the coefficients along each path, (n_images, depth)."""
+    """Return the sparse codes of the coefficients along each path, shape (n_images, depth)."""
     distinct, index = np.unique(nodes, return_inverse=True)
     return codes_of(_atoms_along(dictionary.hierarchy.path_tree, distinct)[index], coefficients, dictionary.n_atoms)
 
 
 def codes_of(selected: NDArray[np.int32], coefficients: NDArray[Any], n_atoms: int) -> sparse.csr_array:
-    """CSR codes from the atoms of every image, -1 for none, and their coefficients."""
+    """Return CSR codes from the atoms of every image, padded with -1, and their coefficients."""
     inside = selected >= 0
     pointer = np.concatenate([[0], np.cumsum(inside.sum(axis=1), dtype=np.int64)])
-    if pointer[-1] <= np.iinfo(np.int32).max:  # many of scikit-learn's classifiers take no other
+    if pointer[-1] <= np.iinfo(np.int32).max:  # many of scikit-learn's classifiers accept only int32
         pointer = pointer.astype(np.int32)
     codes = sparse.csr_array((coefficients[inside], selected[inside], pointer), shape=(len(selected), n_atoms))
     codes.sort_indices()
@@ -193,7 +204,7 @@ def codes_of(selected: NDArray[np.int32], coefficients: NDArray[Any], n_atoms: i
 
 
 def _atoms_along(tree: PathTree, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Atoms along the path to each node, (n_nodes, depth), -1 beyond its end."""
+    """Return the atoms along the path to each node, shape (n_nodes, depth), with -1 beyond its end."""
     atoms = np.full((len(nodes), tree.depth), -1, dtype=np.int32)
     rows, at = np.flatnonzero(nodes > 0), nodes[nodes > 0]
     while len(at):

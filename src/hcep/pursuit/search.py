@@ -1,7 +1,7 @@
-"""Hierarchical Beam OMP: one matrix product, then a search over numbers that are already there.
+"""Hierarchical Beam OMP: one matrix product, followed by a search over the resulting numbers.
 
-The compiled searches are in `search_kernel`. A few images are searched exactly by the lines of `PathProblem` itself, to
-the same answer: loading the compiler would take longer.
+The compiled searches are in `search_kernel`. An exact search of a few images uses the array operations of `PathProblem`
+instead, because loading the compiled kernels would take longer. The answers are the same.
 """
 
 from __future__ import annotations
@@ -27,19 +27,26 @@ from hcep.pursuit.tables import LANES, Images, Rules, Tables
 if TYPE_CHECKING:
     from hcep.pursuit.several import PathSums
 
-#: Paths whose coefficients are solved together.
+#: The number of paths whose coefficients are solved together.
 SOLVED = 8192
-#: Entries of the largest trace that is kept.
+#: The largest number of entries of a trace.
 MAX_TRACE = 200_000_000
-#: A beam that visits a smaller share of all directions than one in so many takes its products lazily.
+#: A beam that visits less than one in this many directions computes only the products it needs.
 LAZY = 8
-#: A block of images, the objective of every complete rooted path of theirs, and their `n_best` nodes.
+#: Called with a block of images, the objective of each of their complete rooted paths, and their `n_best` nodes.
 OnObjectives = Callable[[slice, NDArray[np.float64], NDArray[np.int32]], None]
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How rooted paths are searched, checked once; `hb_omp` says what each option does and may be."""
+    """The options of a search for rooted paths, which are checked here; `hb_omp` describes them.
+
+    Examples
+    --------
+    >>> from hcep.pursuit import SearchOptions
+    >>> SearchOptions(beam_width=None, anchor=0.03).tol
+    0.0
+    """
 
     beam_width: int | None = 8
     max_steps: int | None = None
@@ -83,42 +90,58 @@ def hb_omp(
     progress: bool = False,
     n_jobs: int | None = None,
 ) -> PathResult | PathSums:
-    """Recover a rooted path of concepts for every image.
-
-    Raises HCEPError: a bad option, NaN or infinite values, a wrong number of dimensions.
+    """Find the rooted path of concepts that best explains each image.
 
     Parameters
     ----------
-    X : (n_images, n_dims) array
-        Raw embeddings; they go through the dictionary's transform. float32 (or half) is searched in single precision,
-        everything else in double. A torch tensor is searched where it is, and gives tensors there.
-    beam_width : hypotheses kept after every step, and children tried for each. None searches all rooted paths exactly.
-    max_steps : length of the longest path to return; the depth of the hierarchy by default
-    tol : stop as soon as a hypothesis leaves a residual of smaller norm, measured in the dictionary's space
-    signed : a child is eligible only if its new coefficient is positive; a hypothesis without such a child ends there
-    anchor : weight lambda of the prior that coefficients are 1. 0 is the published algorithm.
-    n_best : hypotheses of the final beam to return for each image, the answer included
+    X : array of shape (n_images, n_dims)
+        Raw embeddings, which go through the dictionary's transform. float32 and float16 arrays are searched in single
+        precision, all others in double precision. A torch tensor is searched on its device.
+    dictionary : ConceptDictionary
+    beam_width : int, optional
+        The number of hypotheses to keep after every step, and of children to try for each of them. None searches all
+        rooted paths, which gives the exact optimum.
+    max_steps : int, optional
+        The length of the longest path; the depth of the hierarchy by default.
+    tol : float
+        Stop as soon as a hypothesis has a residual of smaller norm, measured in the dictionary's space.
+    signed : bool
+        Require a positive new coefficient for each child. A hypothesis without such a child ends there.
+    anchor : float
+        Weight lambda of the prior that coefficients are 1; 0 gives the published algorithm.
+    n_best : int
+        The number of hypotheses of the final beam to return for each image, including the answer.
     n_paths : int or "auto", optional
-        Several objects in one picture: explain each image by a sum of up to so many paths. `search_several` says how,
-        and what "auto" is; `beam_width` is then the number of partial sums kept. It needs an anchor.
-    trace : keep the beam of every step (meant for a few images)
-    progress : show a progress bar
-    n_jobs : threads; all cores by default. The answer does not depend on it.
+        Explain each image as a sum of up to this many paths, for pictures with several objects. This needs an anchor,
+        and `beam_width` is then the number of partial sums to keep. See `search_several`.
+    trace : bool
+        Keep the beam of every step; meant for a few images.
+    progress : bool
+        Show a progress bar.
+    n_jobs : int, optional
+        The number of threads; all cores by default. The result does not depend on it.
 
     Returns
     -------
     PathResult
-        For a tensor a `hcep.pursuit.tensors.TensorPathResult`; with `n_paths` a `PathSums`.
+        A `hcep.pursuit.tensors.TensorPathResult` if X is a tensor, or a `PathSums` if `n_paths` is set.
+
+    Raises
+    ------
+    HCEPError
+        An option is invalid.
+    DictionaryError
+        X has NaN or infinite values, or a wrong number of dimensions.
 
     Notes
     -----
-    With ``signed=False, anchor=0`` this is Algorithm 2 of the paper with its Algorithm 3: of each hypothesis the
-    `beam_width` children of highest ``|cos(r, d)|`` are tried, of all extensions the `beam_width` of lowest
-    ``||r||`` kept, finished ones among them. Otherwise it is the same search for::
+    With ``signed=False`` and ``anchor=0``, this is Algorithm 2 of the paper, with its Algorithm 3. Each step tries the
+    `beam_width` children of every hypothesis with the highest ``|cos(r, d)|``, and keeps the `beam_width` hypotheses
+    with the smallest ``||r||``, including finished ones. With an anchor, the same search minimises::
 
-        minimise over rooted paths and a   ||x - sum_v a_v d_v||**2 + lambda * ||a - 1||**2
+        ||x - sum_v a_v d_v||**2 + lambda * ||a - 1||**2     over rooted paths and a
 
-    Ties go to the node that comes first in the tree of rooted paths (breadth first).
+    Ties go to the node that comes first, in breadth-first order, in the tree of rooted paths.
 
     References
     ----------
@@ -132,8 +155,8 @@ def hb_omp(
     >>> h = Hierarchy.from_edges([("thing", "animal"), ("animal", "cat"), ("animal", "dog"), ("thing", "car")])
     >>> leaves = {"cat": [2.0, 1.0, 0.0], "dog": [2.0, -1.0, 0.0], "car": [0.0, 0.0, 3.0]}
     >>> d = ConceptDictionary.from_leaf_embeddings(h, leaves)
-    >>> found = hb_omp(np.array([[2.0, 1.2, 0.0]]), d, signed=True)
-    >>> found.paths, found.coefficients(0)
+    >>> result = hb_omp(np.array([[2.0, 1.2, 0.0]]), d, signed=True)
+    >>> result.paths, result.coefficients(0)
     ([('animal', 'cat')], array([1. , 1.2]))
     """
     options = SearchOptions(beam_width, max_steps, tol, signed, anchor, n_jobs)
@@ -141,13 +164,13 @@ def hb_omp(
         from hcep.pursuit.several import search_several
 
         if trace or n_best != 1:
-            raise HCEPError("n_paths does not go with trace or n_best")
+            raise HCEPError("n_paths cannot be combined with trace or n_best")
         return search_several(X, dictionary, options, n_paths, progress=progress)
     if "torch" in sys.modules and isinstance(X, sys.modules["torch"].Tensor):
         from hcep.pursuit.tensors import search_tensors
 
         if trace:
-            raise HCEPError("trace=True is not for tensors: pass X.cpu().numpy()")
+            raise HCEPError("trace=True is not supported for tensors; pass X.cpu().numpy()")
         problem = dictionary.path_problem(anchor)
         rules = search_rules(problem, options)
         return search_tensors(X, dictionary, rules, exact=beam_width is None, n_best=n_best, progress=progress)
@@ -166,28 +189,48 @@ def search(
     on_objectives: OnObjectives | None = None,
     limits: PathLimits | None = None,
 ) -> PathResult:
-    """As `hb_omp`, plus everything else that the same products of images and directions give.
+    """Search as `hb_omp` does, and return everything else that the same products of images and directions give.
 
     Parameters
     ----------
-    X, dictionary, n_best, trace, progress : as for `hb_omp`
-    explained : fill ``PathResult.explained_shares`` and ``own_shares``
-    on_objectives : callable; called as ``on_objectives(block, objectives, nodes)`` for every block of images, a slice
-        of X, with the objective of every complete rooted path, (n_images of the block, n_leaf_paths), as
-        `path_objectives` gives it and the caller's to keep, and the nodes of the `n_best` hypotheses, which it may
-        replace. Blocks come from several threads and in any order.
-    limits : which paths each image may take; `on_objectives` gets those of the others as if they were open
+    X, dictionary, n_best, trace, progress
+        See `hb_omp`.
+    options : SearchOptions
+    explained : bool
+        Compute ``PathResult.explained_shares`` and ``own_shares``.
+    on_objectives : callable, optional
+        Called as ``on_objectives(block, objectives, nodes)`` for every block of images. `block` is a slice of X, and
+        `objectives`, of shape (n_images_of_block, n_leaf_paths), is what `path_objectives` returns; the caller may keep
+        it. `nodes` are those of the `n_best` hypotheses, and the caller may replace them. Blocks come from several
+        threads and in any order.
+    limits : PathLimits, optional
+        The paths that each image may take. `on_objectives` gets the objectives of the other paths too.
+
+    Returns
+    -------
+    PathResult
+
+    Examples
+    --------
+    >>> from hcep.datasets import load_sample
+    >>> from hcep import ConceptDictionary
+    >>> from hcep.pursuit.search import SearchOptions, search
+    >>> data = load_sample()
+    >>> dictionary = ConceptDictionary.from_images(data.hierarchy.collapse(), data.X_train, data.y_train)
+    >>> result = search(data.X_val[:2], dictionary, SearchOptions(beam_width=None), explained=True)
+    >>> result.explained_shares.shape == (2, dictionary.hierarchy.depth)
+    True
     """
     rows = check_shape(X, dictionary.n_dims)
     require_positive("n_best", n_best)
     problem = dictionary.path_problem(options.anchor)
     if limits is not None and limits.state.shape[1] != problem.tree.n_nodes:
-        raise HCEPError("limits are of another hierarchy than the dictionary's")
+        raise HCEPError("limits must be built from the hierarchy of the dictionary")
     rules, n, depth = search_rules(problem, options), len(rows), problem.tree.depth
     if trace and n * (rules.max_steps + 1) * rules.width > MAX_TRACE:
         raise HCEPError(
             f"a trace of {n:,} images, {rules.max_steps} steps and {rules.width:,} hypotheses is too large; "
-            "trace fewer images, or with a narrower beam"
+            "trace fewer images, or use a narrower beam"
         )
     exact = options.beam_width is None and options.tol == 0.0 and not trace
     lazily = not exact and not trace and on_objectives is None and _is_lazy(problem, rules)
@@ -226,14 +269,31 @@ def path_objectives(
     *,
     n_jobs: int | None = None,
 ) -> NDArray[np.float64]:
-    """Objective of every complete rooted path, (n_images, n_leaf_paths), in the order of ``path_tree.leaf_nodes``.
-
-    ``||x - D^T a||**2 + lambda ||a - 1||**2`` at its minimum over a; infinite where the signed rule bars the path. The
-    column of lowest objective is the answer of ``hb_omp(..., beam_width=None)`` whenever that ends in a leaf.
+    """Compute the objective of every complete rooted path for every image.
 
     Parameters
     ----------
-    X, dictionary, signed, anchor, n_jobs : as for `hb_omp`
+    X, dictionary, signed, anchor, n_jobs
+        See `hb_omp`.
+
+    Returns
+    -------
+    array of shape (n_images, n_leaf_paths)
+        In the order of ``hierarchy.path_tree.leaf_nodes``; infinite for paths that the signed rule excludes.
+
+    Notes
+    -----
+    The objective is the minimum of ``||x - D^T a||**2 + lambda ||a - 1||**2`` over a. The path with the lowest
+    objective is the answer of ``hb_omp(..., beam_width=None)``, if that answer ends in a leaf.
+
+    Examples
+    --------
+    >>> from hcep import ConceptDictionary, Hierarchy
+    >>> from hcep.pursuit import path_objectives
+    >>> h = Hierarchy.from_edges([("thing", "cat"), ("thing", "car")])
+    >>> d = ConceptDictionary.from_leaf_embeddings(h, {"cat": [2.0, 0.0], "car": [0.0, 3.0]})
+    >>> path_objectives([[1.0, 1.0]], d)
+    array([[1., 1.]])
     """
     rows = check_shape(X, dictionary.n_dims)
     options = SearchOptions(signed=signed, anchor=anchor, n_jobs=n_jobs)
@@ -256,7 +316,7 @@ def project(
     limits: PathLimits | None = None,
     lazily: bool = False,
 ) -> Images:
-    """A block of images in the dictionary's space with their products, unless these are taken lazily."""
+    """Transform a block of images into the dictionary's space, and compute their products unless `lazily` is set."""
     raw = rows[block].astype(working_dtype(rows), copy=False)
     refuse_non_finite(raw, first_row=block.start)
     x = np.ascontiguousarray(dictionary.transform(raw))
@@ -266,7 +326,7 @@ def project(
 
 
 def search_rules(problem: PathProblem, options: SearchOptions) -> Rules:
-    """The options of a search, as far as the tree goes."""
+    """Return the options of a search, limited by the size of the tree."""
     tree = problem.tree
     n_paths, widest = len(tree.leaf_nodes), int(tree.n_children.max())
     width = min(int(options.beam_width or n_paths), n_paths)
@@ -274,7 +334,7 @@ def search_rules(problem: PathProblem, options: SearchOptions) -> Rules:
     return Rules(
         width=width,
         widest=widest,
-        # Hypotheses of one step are disjoint subtrees, so that there are never more of them than leaves.
+        # The hypotheses of one step have disjoint subtrees, so there are never more of them than leaves.
         n_tried=min(width * min(widest, width), n_paths),
         max_steps=max_steps,
         n_within=int(np.searchsorted(tree.level, max_steps + 1)),
@@ -285,12 +345,13 @@ def search_rules(problem: PathProblem, options: SearchOptions) -> Rules:
 
 
 def _is_lazy(problem: PathProblem, rules: Rules) -> bool:
-    """Whether a beam visits so few directions that products are cheaper one by one, as they are needed."""
-    n_asked = LAZY * rules.width * problem.tree.depth * problem.tree.n_nodes / np.count_nonzero(problem.tree.n_children)
-    return bool(len(problem.directions) > n_asked) and rules.tol == 0.0
+    """Return whether a beam visits so few directions that it is faster to compute only the products it needs."""
+    branching = problem.tree.n_nodes / np.count_nonzero(problem.tree.n_children)
+    n_visited = rules.width * problem.tree.depth * branching
+    return bool(len(problem.directions) > LAZY * n_visited) and rules.tol == 0.0
 
 
-# -- one block of images: each fills nodes (n_images, n_best), and the beams of all steps where these are asked for ----
+# -- searches of one block: each fills nodes (n_images, n_best), and `_beam` also fills the beam of every step --------
 
 
 def _few(problem: PathProblem, images: Images, tables: Tables, rules: Rules, nodes: Any, steps: Any) -> None:
@@ -322,14 +383,15 @@ def _lazy_beam(problem: PathProblem, images: Images, tables: Tables, rules: Rule
 
 
 def _states(images: Images, tables: Tables) -> NDArray[np.int8] | None:
-    """Which nodes are open to each image, (n_nodes, n_images); None where all are."""
+    """Return which nodes are open to each image, shape (n_nodes, n_images); None if all are."""
     return tables.state[images.limit].T if len(images.limit) else None
 
 
 def best_paths(problem: PathProblem, products: Any, rules: Rules, n_best: int, state: Any = None) -> Any:
-    """Best complete paths of each image, (n_images, n_best), -1 where there are fewer; for arrays and for tensors.
+    """Return the best complete paths of each image, shape (n_images, n_best), padded with -1.
 
-    A path is complete at a leaf, at the step limit, or with all children barred. Ties go to the lowest node.
+    This works for arrays and for tensors. A path is complete at a leaf, at the step limit, or if it may not go on to
+    any child. Ties go to the lowest node.
     """
     xp, n, within = namespace(products), len(products), slice(0, rules.n_within)
     state = None if state is None else state[within]
@@ -349,7 +411,7 @@ def best_paths(problem: PathProblem, products: Any, rules: Rules, n_best: int, s
 
 
 def _where(array: Any, dtype: Any = None) -> dict[str, Any]:
-    """Keywords that make another array of the same kind, on the same device."""
+    """Return the keyword arguments that create another array of the same kind on the same device."""
     place = {} if isinstance(array, np.ndarray) else {"device": array.device}
     return place | {"dtype": dtype or array.dtype}
 
@@ -357,7 +419,10 @@ def _where(array: Any, dtype: Any = None) -> dict[str, Any]:
 def score_labels(
     p: NDArray[Any], tables: Tables, anchor: float, label: NDArray[Any], n_labels: int
 ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Where all paths are open: the best score of each label, (n_labels, n_images), and the label of the best path."""
+    """Return the best score of each label, shape (n_labels, n_images), and the label of the best path.
+
+    All paths are open to all images. See `hcep.pursuit.search_kernel.score_labels`.
+    """
     from hcep.pursuit import search_kernel as kernels
 
     n, missing = len(p), max(0, LANES - len(p))
@@ -368,7 +433,7 @@ def score_labels(
 
 
 def leaf_objectives(problem: PathProblem, images: Images, tables: Tables, rules: Rules) -> NDArray[np.float64]:
-    """Objectives of complete paths, (n_images, n_leaf_paths); a path that is closed to an image counts as open."""
+    """Return the objectives of all complete paths, shape (n_images, n_leaf_paths), including closed ones."""
     leaves, open_to_all = problem.tree.leaf_nodes, images._replace(limit=images.limit[:0])
     free: NDArray[np.float64] = images.squares[:, None] - _leaf_scores(problem, open_to_all, tables, rules, leaves)
     if not len(images.limit):
@@ -393,7 +458,7 @@ def _leaf_scores(problem: PathProblem, images: Images, tables: Tables, rules: Ru
 
 
 def _solve(problem: PathProblem, images: Images, nodes: NDArray[np.int32], norms: NDArray[Any]) -> NDArray[np.float64]:
-    """Fill the residual norms of k nodes per image, NaN for none; the coefficients of each image's first node."""
+    """Fill in the residual norms of k nodes per image, and return the coefficients of each image's first node."""
     owner, place = np.nonzero(nodes >= 0)
     first = np.zeros((len(nodes), problem.tree.depth))
     for start in range(0, len(owner), SOLVED):

@@ -1,7 +1,7 @@
-"""The searches, compiled: exact, a running sum down the tree of rooted paths, and the paper's Algorithm 2, a beam.
+"""The compiled searches: the exact one, a running sum down the tree of rooted paths, and the beam of Algorithm 2.
 
-Scores are energies to be maximised: the sum of ``p_u**2 - anchor`` along a path (see `PathProblem`). The offset is the
-anchor's part of p and in double precision, as ``p**2 - anchor`` cancels for a large anchor.
+The score of a path is the sum of ``p_u**2 - anchor`` along it, and higher is better (see `PathProblem`). The offset,
+which is the anchor's part of p, is in double precision, because ``p**2 - anchor`` cancels for a large anchor.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hcep.pursuit.tables import LANES, Images, Rules, Tables
 
 @piece
 def value_of(p: Array, v: int, tables: Tables) -> float:
-    """``p_v`` of one image, from its products."""
+    """Return ``p_v`` of one image from its products."""
     value: float = tables.offset[v]
     for k in range(tables.pointer[v], tables.pointer[v + 1]):
         value += tables.weight[k] * p[tables.column[k]]
@@ -40,7 +40,7 @@ def value_of(p: Array, v: int, tables: Tables) -> float:
 
 @piece
 def is_barred(i: int, v: int, value: float, limit: Array, tables: Tables, signed: bool) -> bool:
-    """Whether image i may not go on to node v: it is closed, or open and against the signed rule."""
+    """Return whether image i may not enter node v, because it is closed or because the signed rule excludes it."""
     state = tables.state[limit[i], v] if len(limit) else OPEN
     return bool(state == CLOSED or (signed and state == OPEN and not value > 0.0))
 
@@ -50,14 +50,18 @@ def is_barred(i: int, v: int, value: float, limit: Array, tables: Tables, signed
 
 @kernel
 def score_labels(p: Array, tables: Tables, anchor: float, label: Array, out: Array, best: Array) -> None:
-    """Scores where every path is open: the best of each label's paths, and the label of the best path of all.
+    """Score all paths of each image: write the best score of each label to `out`, and the best path's label to `best`.
 
     Parameters
     ----------
-    p : (n, n_columns) of at least LANES images
-    label : (n_nodes,); the label of a node whose path counts, such as its class; -1 of all others
-    out : (n_labels, n), or no rows where the best is enough
-    best : (n,); among equals the label of the lowest node
+    p : (n, n_columns)
+        The products of at least LANES images.
+    label : (n_nodes,)
+        The label of each path that counts, such as its class; -1 for all other nodes.
+    out : (n_labels, n)
+        It may have no rows if only the best label is needed.
+    best : (n,)
+        Ties go to the label of the lowest node.
     """
     parent, pointer, column = tables.parent, tables.pointer, tables.column
     weight, offset = tables.weight, tables.offset
@@ -67,7 +71,7 @@ def score_labels(p: Array, tables: Tables, anchor: float, label: Array, out: Arr
         out[:, first : first + LANES] = -np.inf
         top[:] = -np.inf
         for v in range(1, len(parent)):
-            above, constant, own = parent[v], offset[v], label[v]
+            above, constant, label_of_v = parent[v], offset[v], label[v]
             for i in range(LANES):
                 value[i] = constant
             for k in range(pointer[v], pointer[v + 1]):
@@ -76,18 +80,18 @@ def score_labels(p: Array, tables: Tables, anchor: float, label: Array, out: Arr
                     value[i] += factor * p[first + i, c]
             for i in range(LANES):
                 score[v, i] = score[above, i] + value[i] * value[i] - anchor
-            if own >= 0 and len(out):
+            if label_of_v >= 0 and len(out):
                 for i in range(LANES):
-                    out[own, first + i] = max(out[own, first + i], score[v, i])
-            if own >= 0:
+                    out[label_of_v, first + i] = max(out[label_of_v, first + i], score[v, i])
+            if label_of_v >= 0:
                 for i in range(LANES):
                     if score[v, i] > top[i]:
-                        top[i], best[first + i] = score[v, i], own
+                        top[i], best[first + i] = score[v, i], label_of_v
 
 
 @piece
 def score_paths(i: int, images: Images, tables: Tables, rules: Rules, score: Array) -> None:
-    """Score of the path to every node for image i; -inf at and below a node that is barred."""
+    """Score the path to every node for image i; -inf at and below a node that it may not enter."""
     p, parent = images.p[i], tables.parent
     for v in range(1, len(score)):
         value = value_of(p, v, tables)
@@ -97,16 +101,16 @@ def score_paths(i: int, images: Images, tables: Tables, rules: Rules, score: Arr
 
 @piece
 def is_complete(v: int, tables: Tables, score: Array) -> bool:
-    """Whether the path to v ends there: at a leaf, at the step limit, or with all children barred."""
+    """Return whether the path to v ends there: at a leaf, at the step limit, or because it may enter no child."""
     first, best_below = tables.first_child[v], -np.inf
-    for child in range(first, min(first + tables.n_children[v], len(score))):  # beyond the limit there is no score
+    for child in range(first, min(first + tables.n_children[v], len(score))):  # nodes beyond the limit have no score
         best_below = max(best_below, score[child])
     return bool(best_below == -np.inf)
 
 
 @kernel
 def search_all(images: Images, tables: Tables, rules: Rules, final_nodes: Array) -> None:
-    """Best complete paths of each image: ``final_nodes`` (n, k) receives the k best, best first."""
+    """Write the k best complete paths of each image to `final_nodes` (n, k), best first."""
     score = np.zeros(rules.n_within)
     limit = final_nodes.shape[1]
     scores, nodes = np.zeros(limit), np.zeros(limit, np.int64)
@@ -114,7 +118,7 @@ def search_all(images: Images, tables: Tables, rules: Rules, final_nodes: Array)
         score_paths(i, images, tables, rules, score)
         size, worst = ZERO, -np.inf
         for v in range(len(score)):
-            # In index order an equal score never displaces: the tie goes to the lowest node.
+            # Nodes come in index order and an equal score replaces nothing, so ties go to the lowest node.
             if score[v] > worst and is_complete(v, tables, score):
                 size = offer(scores, nodes, size, limit, score[v], v)
                 worst = scores[0] if size == limit else -np.inf
@@ -124,7 +128,7 @@ def search_all(images: Images, tables: Tables, rules: Rules, final_nodes: Array)
 
 @kernel
 def score_nodes(images: Images, tables: Tables, rules: Rules, nodes: Array, out: Array) -> None:
-    """Score of the paths to some nodes, (n, n_nodes); -inf where the way is barred."""
+    """Write the scores of the paths to some nodes to `out` (n, n_nodes); -inf for a path that is not allowed."""
     score = np.zeros(len(tables.parent))
     for i in range(len(images.p)):
         score_paths(i, images, tables, rules, score)
@@ -137,10 +141,10 @@ def score_nodes(images: Images, tables: Tables, rules: Rules, nodes: Array, out:
 
 @kernel
 def search_beam(images: Images, tables: Tables, rules: Rules, final_nodes: Array, trace_nodes: Array) -> None:
-    """Extend every hypothesis by its best children, keep the best hypotheses, repeat.
+    """Repeatedly extend every hypothesis by its best children and keep the best hypotheses.
 
-    ``final_nodes`` (n, k) receives the k best hypotheses of the last beam, best first; ``trace_nodes`` (n, t, b) the
-    beam before every step and after the last, where t is not 0. What is beyond stays as it was.
+    The k best hypotheses of the last beam are written to `final_nodes` (n, k), best first. If `trace_nodes` (n, t, b)
+    is not empty, it gets the beam before every step and after the last one. Entries beyond the beam are not changed.
     """
     beam, work = new_beam(rules.n_tried), workspace(rules)
     path, values = path_space(images, tables), np.zeros(len(tables.parent))
@@ -163,7 +167,7 @@ def search_beam(images: Images, tables: Tables, rules: Rules, final_nodes: Array
 
 @kernel
 def search_beam_lazily(images: Images, tables: Tables, rules: Rules, final_nodes: Array) -> None:
-    """As `search_beam`, for all images step by step, with products of the children of live hypotheses alone."""
+    """Search as `search_beam` does, all images step by step, with products only for children of live hypotheses."""
     n_images = len(images.x)
     scores, nodes = np.zeros((n_images, rules.width)), np.zeros((n_images, rules.width), np.int64)
     sizes, starts = np.ones(n_images, np.int64), np.zeros(n_images, np.int64)
@@ -181,7 +185,7 @@ def search_beam_lazily(images: Images, tables: Tables, rules: Rules, final_nodes
 
 
 class Workspace(NamedTuple):
-    """Room for one step of a beam: the children of one hypothesis by their keys, and all extensions."""
+    """Buffers for one step of a beam: the children of one hypothesis and their keys, and all extensions."""
 
     keys: Array
     eligible: Array
@@ -202,7 +206,7 @@ def workspace(rules: Rules) -> Workspace:
 
 @piece
 def finish_beam(beam: Beam, size: int, final_nodes: Array) -> None:
-    """The best hypotheses of the last beam, best first."""
+    """Write the best hypotheses of the last beam, best first."""
     size = keep_best(beam.scores, beam.nodes, size, len(final_nodes))
     sort_best_first(beam.scores, beam.nodes, size)
     copy(beam.nodes, final_nodes, size)
@@ -212,11 +216,11 @@ def finish_beam(beam: Beam, size: int, final_nodes: Array) -> None:
 def extend(
     i: int, beam: Beam, size: int, values: Array, at: int, limit: Array, tables: Tables, rules: Rules, work: Workspace
 ) -> tuple[int, bool]:
-    """Algorithm 3 for the whole beam, in place; how many hypotheses it has then, and whether any of them is new.
+    """Apply Algorithm 3 to the whole beam in place; return its new size and whether any hypothesis was extended.
 
-    `values`, from `at` on, are the products with the children of each hypothesis.
+    `values`, from position `at` on, holds ``p_v`` of the children of each hypothesis.
     """
-    # Fields are taken out once: numba counts references at every access.
+    # Fields are read once, because numba counts references at every access.
     share, first_child, n_children = tables.share, tables.first_child, tables.n_children
     (scores, nodes), (keys, eligible, new_scores, new_nodes) = beam, work
     n_tried, goes_on = ZERO, False
@@ -244,7 +248,7 @@ def extend(
 
 @piece
 def look_up(p: Array, nodes: Array, size: int, tables: Tables, values: Array) -> None:
-    """Products of one image with the children of its hypotheses, one after the other."""
+    """Fill `values` with ``p_v`` of the children of each hypothesis of one image, one after the other."""
     n_values = ZERO
     for h in range(size):
         first = tables.first_child[nodes[h]]
@@ -255,9 +259,9 @@ def look_up(p: Array, nodes: Array, size: int, tables: Tables, values: Array) ->
 
 @piece
 def multiply(images: Images, nodes: Array, sizes: Array, tables: Tables, starts: Array) -> Array:
-    """Products of each image with the children of its hypotheses, image after image from `starts` on.
+    """Compute ``p_v`` of the children of all hypotheses; those of image i begin at ``starts[i]``.
 
-    Those of one parent are taken together, so that its children's directions are read once for all images.
+    The children of one parent are processed together, so that their directions are read once for all images.
     """
     first_child, n_children = tables.first_child, tables.n_children
     low, high, n_values, n_pairs = len(n_children), ZERO, ZERO, ZERO
@@ -265,7 +269,7 @@ def multiply(images: Images, nodes: Array, sizes: Array, tables: Tables, starts:
         for h in range(sizes[i]):
             low, high = min(low, nodes[i, h]), max(high, nodes[i, h])
             n_pairs += 1
-    # A counting sort of (image, place of its first product) by parent.
+    # A counting sort of the pairs (image, position of its first product) by parent.
     ends = np.zeros(high - low + 2, np.int64)
     for i in range(len(images.x)):
         starts[i] = n_values
@@ -293,7 +297,7 @@ def multiply(images: Images, nodes: Array, sizes: Array, tables: Tables, starts:
 
 @piece
 def value_at(i: int, v: int, images: Images, tables: Tables) -> float:
-    """``p_v`` of image i from the direction itself."""
+    """Return ``p_v`` of image i, computed from the direction."""
     value: float = tables.offset[v]
     for k in range(tables.pointer[v], tables.pointer[v + 1]):
         value += tables.weight[k] * dot(images.x[i], images.directions[tables.column[k]])
@@ -304,7 +308,7 @@ def value_at(i: int, v: int, images: Images, tables: Tables) -> float:
 
 
 class PathSpace(NamedTuple):
-    """Room for one path: its nodes, products p and coefficients a, and the residual vector."""
+    """Buffers for one path: its nodes, products p and coefficients a, and the residual vector."""
 
     nodes: Array
     along: Array
@@ -320,13 +324,13 @@ def path_space(images: Images, tables: Tables) -> PathSpace:
 
 @piece
 def near_enough(i: int, beam: Beam, size: int, images: Images, tables: Tables, rules: Rules, path: PathSpace) -> bool:
-    """Whether a hypothesis of the beam that may end has ``||x - D^T a|| < tol``."""
+    """Return whether any hypothesis of the beam that may end has ``||x - D^T a|| < tol``."""
     square, tolerance = images.squares[i], rules.tol * rules.tol
     for h in range(size):
         if len(images.limit) and tables.state[images.limit[i], beam.nodes[h]] == ON_THE_WAY:
-            continue  # it has to go on
+            continue  # it must not end here
         if rules.anchor == 0.0 and square - beam.scores[h] > max(4.0 * tolerance, images.cancelled * square):
-            continue  # far from the tolerance, beyond what rounding could hide
+            continue  # far above the tolerance in spite of rounding
         if squared_residual(i, beam.nodes[h], images, tables, rules, path) < tolerance:
             return True
     return False
@@ -334,7 +338,7 @@ def near_enough(i: int, beam: Beam, size: int, images: Images, tables: Tables, r
 
 @piece
 def solve_path(i: int, node: int, images: Images, tables: Tables, path: PathSpace) -> int:
-    """Fill `path` for that of image i to `node`, as `PathProblem.coefficients` does; return its length."""
+    """Solve the path of image i to `node` as `PathProblem.coefficients` does, and return its length."""
     length: int = tables.level[node]
     for k in range(length - 1, -1, -1):
         path.nodes[k] = node
@@ -351,13 +355,13 @@ def solve_path(i: int, node: int, images: Images, tables: Tables, path: PathSpac
 
 @piece
 def squared_residual(i: int, node: int, images: Images, tables: Tables, rules: Rules, path: PathSpace) -> float:
-    """``||x - D^T a||**2`` of the path of image i to `node`: from its products, or measured where these cancel."""
+    """Return ``||x - D^T a||**2`` of the path of image i to `node`, as `PathProblem.squared_residuals` does."""
     length = solve_path(i, node, images, tables, path)
     augmented = images.squares[i] + rules.anchor * length
     estimate = augmented
     for k in range(length):
-        off = path.coefficients[k] - 1.0
-        estimate -= path.along[k] * path.along[k] + rules.anchor * off * off
+        deviation = path.coefficients[k] - 1.0
+        estimate -= path.along[k] * path.along[k] + rules.anchor * deviation * deviation
     if estimate > images.cancelled * augmented:
         return float(estimate)
     copy(images.x[i], path.left, len(path.left))

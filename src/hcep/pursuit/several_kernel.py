@@ -1,4 +1,4 @@
-"""Sums of rooted paths, compiled: a beam of partial sums, each extended by every class, the best solved jointly."""
+"""The compiled search for sums of rooted paths: a beam of partial sums that are extended and solved jointly."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from hcep.pursuit.compiled import (
 
 
 class SumProducts(NamedTuple):
-    """A block of images: squared norms, products with atoms and then leaves, objective of every complete path."""
+    """A block of images: squared norms, products with atoms and leaves, and the objective of every complete path."""
 
     squares: Array
     products: Array
@@ -27,10 +27,10 @@ class SumProducts(NamedTuple):
 
 
 class LeafPaths(NamedTuple):
-    """What a dictionary's complete paths consist of, and the products of its atoms and then leaves.
+    """The complete paths of a dictionary, and the Gram matrix of its atoms followed by its leaves.
 
-    Paths are in the order of their leaves: those of leaf c are ``first[c]`` up to ``first[c + 1]``; `edges` (n_paths,
-    depth) are the atoms along each, -1 beyond its end.
+    Paths are in the order of their leaves: those of leaf c are ``first[c]`` to ``first[c + 1] - 1``. `edges` (n_paths,
+    depth) holds the atoms along each path, with -1 beyond its end.
     """
 
     edges: Array
@@ -40,7 +40,7 @@ class LeafPaths(NamedTuple):
 
 
 class SumRules(NamedTuple):
-    """Options of one search: see `hcep.pursuit.several`."""
+    """The options of one search; see `hcep.pursuit.several`."""
 
     anchor: float
     spread: float
@@ -52,7 +52,7 @@ class SumRules(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """The answers: paths and shares (n, k), objectives with 1, 2, ... paths (n, k), atoms and coefficients (n, m)."""
+    """The results: paths, shares and objectives with 1, 2, ... paths (n, k); atoms and coefficients (n, m)."""
 
     paths: Array
     shares: Array
@@ -63,7 +63,7 @@ class Sums(NamedTuple):
 
 
 class JointSpace(NamedTuple):
-    """Room for one joint problem: where each atom stands in the union, atoms and leaves, the system, its solution."""
+    """Buffers for one joint problem: the place of each atom in the union, the union, the system and its solution."""
 
     place: Array
     union: Array
@@ -75,7 +75,7 @@ class JointSpace(NamedTuple):
 
 
 class SumBeam(NamedTuple):
-    """Partial sums: their paths and shares (width, most) and objectives; how many there are is kept beside it."""
+    """Partial sums: their paths and shares (width, most), and their objectives. Their number is stored separately."""
 
     paths: Array
     shares: Array
@@ -83,7 +83,7 @@ class SumBeam(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Extensions of partial sums, by the number of state and class, and their scores, to be maximised."""
+    """Extensions of partial sums, as codes for a partial sum and a class, and their scores; higher is better."""
 
     scores: Array
     codes: Array
@@ -93,10 +93,10 @@ class Candidates(NamedTuple):
 def joint(
     i: int, paths: Array, k: int, images: SumProducts, leaves: LeafPaths, rules: SumRules, space: JointSpace
 ) -> float:
-    """Objective of a sum of k paths; `space` receives the union of their atoms, shares and changes of coefficients.
+    """Solve the joint problem of k paths and return its objective; `space` gets the union of atoms and the solution.
 
-    The unknowns are the coefficients' distances from what the shares say, and the shares' from 1/k, which sum to 0: so
-    leaves count less their mean.
+    The unknowns are the differences of the coefficients from t(w) and of the shares from 1/k. The latter sum to 0, so
+    the mean of the leaves is subtracted from each leaf.
     """
     m = gather_union(paths, k, leaves, space)
     square = fill_system(i, m, k, images, leaves, space)
@@ -115,7 +115,7 @@ def joint(
 
 @piece
 def gather_union(paths: Array, k: int, leaves: LeafPaths, space: JointSpace) -> int:
-    """Number the atoms of all paths, and behind them their leaves; how many atoms there are."""
+    """Collect the distinct atoms of all paths, followed by their leaves, and return the number of atoms."""
     place, union, m = space.place, space.union, ZERO
     for j in range(k):
         for e in leaves.edges[paths[j]]:
@@ -131,7 +131,7 @@ def gather_union(paths: Array, k: int, leaves: LeafPaths, space: JointSpace) -> 
 
 @piece
 def fill_system(i: int, m: int, k: int, images: SumProducts, leaves: LeafPaths, space: JointSpace) -> float:
-    """Gram matrix and right side over the union; the squared distance of the image from the mean of the leaves."""
+    """Fill in the Gram matrix and the right side; return the squared distance of the image from the leaves' mean."""
     gram, union, right, mean = leaves.gram, space.union, space.right, space.mean
     along, within = 0.0, 0.0
     for a in range(m + k):
@@ -166,7 +166,7 @@ def finish(
     space: JointSpace,
     sums: Sums,
 ) -> None:
-    """Solve the chosen sum once more; its coefficients, and what it leaves unexplained."""
+    """Solve the chosen sum again, and write its coefficients and its residual norm."""
     joint(i, sums.paths[i], k, images, leaves, rules, space)
     m, left = ZERO, objective
     for j in range(k):
@@ -188,7 +188,7 @@ def finish(
 
 @kernel
 def search_sums(images: SumProducts, leaves: LeafPaths, rules: SumRules, sums: Sums) -> None:
-    """The best sums of 1, 2, ... paths of each image, until the rule stops or there is room for no more."""
+    """Find the best sums of 1, 2, ... paths of each image, until the rule stops or the limit is reached."""
     n_leaves, depth, most = len(leaves.first) - 1, leaves.edges.shape[1], sums.paths.shape[1]
     size = most * depth + most
     space = JointSpace(
@@ -201,7 +201,7 @@ def search_sums(images: SumProducts, leaves: LeafPaths, rules: SumRules, sums: S
     for i in range(len(images.squares)):
         n_kept = start(i, images, leaves, rules, beam, candidates)
         sums.paths[i, 0], sums.objectives[i, 0], k, value = beam.paths[0, 0], beam.objectives[0], 1, beam.objectives[0]
-        # A third path must gain something at all: the first alone decides how much a second must.
+        # The rule decides how much the second path must gain; any later path must also gain more than nothing.
         needed = rules.intercept + rules.slope * value / max(images.squares[i], 1e-300)
         while k < most and value > 0.0:
             size = shortlist(i, k, n_kept, images, leaves, rules, beam, candidates)
@@ -234,7 +234,7 @@ def sum_beam(width: int, most: int) -> SumBeam:
 def start(
     i: int, images: SumProducts, leaves: LeafPaths, rules: SumRules, beam: SumBeam, candidates: Candidates
 ) -> int:
-    """The best path of each leaf, of the best leaves; how many there are."""
+    """Start the beam with the best path of each of the best leaves, and return its size."""
     size, (scores, paths) = ZERO, candidates
     for c in range(len(leaves.first) - 1):
         best = leaves.first[c]
@@ -253,9 +253,9 @@ def shortlist(
     i: int, k: int, n_kept: int, images: SumProducts, leaves: LeafPaths, rules: SumRules, beam: SumBeam,
     candidates: Candidates,
 ) -> int:  # fmt: skip
-    """Extensions of the beam worth a joint solution: the least ``||x - (1 - s) b - s a(c)||`` over shares s.
+    """Choose the extensions of the beam to solve: those with the smallest ``||x - (1 - s) b - s a(c)||`` over s.
 
-    b is the sum of a state's leaves by its shares: products of leaves say it all, for every class at once.
+    b is the sum of a partial sum's leaves weighted by their shares, so products between leaves are enough.
     """
     leaf, n_leaves, size = leaves.leaf, len(leaves.first) - 1, ZERO
     n_atoms = len(leaves.gram) - n_leaves
@@ -288,7 +288,7 @@ def solve_candidates(
     i: int, k: int, size: int, images: SumProducts, leaves: LeafPaths, rules: SumRules, beam: SumBeam,
     candidates: Candidates, space: JointSpace, new: SumBeam,
 ) -> int:  # fmt: skip
-    """Solve each candidate jointly, with the best path of its class; `new` receives those that are sums; how many."""
+    """Solve each candidate with the best path of its class; write those with valid shares to `new`; return how many."""
     n_leaves, n_new, trial = len(leaves.first) - 1, ZERO, np.zeros(k + 1, np.int64)
     for f in range(size):
         state, c = candidates.codes[f] // n_leaves, candidates.codes[f] % n_leaves
@@ -312,7 +312,7 @@ def solve_candidates(
 
 @piece
 def is_known(paths: Array, k: int, known: Array, n_known: int) -> bool:
-    """Whether a set of paths is among those already solved."""
+    """Return whether a set of paths has already been solved."""
     for n in range(n_known):
         same = 0
         for j in range(k):

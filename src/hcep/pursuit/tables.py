@@ -1,4 +1,4 @@
-"""What the searches take: a path problem, a block of images, the rules of the search. None of it needs a compiler."""
+"""The inputs of the searches: a path problem, a block of images and the rules. They do not import the compiler."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from hcep.dictionary.path_problem import CANCELLED, PathProblem
 from hcep.pursuit.blocks import squared_norms
 
 Array = NDArray[Any]
-#: Images that the exact kernel has side by side: loops over as many, known when compiled, are vectorised.
+#: The number of images that the exact kernel processes together; a constant, so that its loops are vectorised.
 LANES = 16
 
 
 class Images(NamedTuple):
-    """A block of images x in the dictionary's space, their products p with its directions, their squared norms.
+    """A block of images x in the dictionary's space, their products p with its directions, and their squared norms.
 
-    p has no columns where products with `directions`, in the images' precision, are taken as they are needed.
-    `limit` is the row of ``Tables.state`` that holds for each image; empty where all paths are open to all.
+    If products are computed as needed, p has no columns, and `directions` holds the directions in the precision of the
+    images. `limit` is the row of ``Tables.state`` that applies to each image; it is empty if all paths are open to all.
     """
 
     x: Array
@@ -31,7 +31,7 @@ class Images(NamedTuple):
 
     @classmethod
     def of(cls, x: Array, p: Array, limit: Array | None = None, directions: Array | None = None) -> Images:
-        """A block of rows in memory order; x is read-only, as kernels are compiled once more per kind of array."""
+        """Build a block; x becomes read-only, because numba would compile the kernels again for writable arrays."""
         x = x.view()
         x.flags.writeable = False
         limit = np.zeros(0, np.int32) if limit is None else limit
@@ -39,10 +39,10 @@ class Images(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """A path problem as the kernels take it, and which nodes are open to whom.
+    """A path problem as a record of arrays for the kernels, and the states of its nodes under limits.
 
-    The value of node v is ``offset[v]`` plus ``weight[k] * p[column[k]]`` over k from ``pointer[v]`` up to
-    ``pointer[v + 1]``: one product, or none, or several where one follows from others.
+    The value of node v is ``offset[v]`` plus the sum of ``weight[k] * p[column[k]]`` for k from ``pointer[v]`` to
+    ``pointer[v + 1] - 1``. This is one product, none, or several if the value follows from those of other nodes.
     """
 
     parent: Array
@@ -61,21 +61,21 @@ class Tables(NamedTuple):
 
     @classmethod
     def of(cls, problem: PathProblem, state: Array | None = None) -> Tables:
-        """Nothing of size is copied."""
-        tree, there = problem.tree, problem.column >= 0
+        """Build the record without copying any large array."""
+        tree, has_column = problem.tree, problem.column >= 0
         return cls(
             tree.parent, tree.level, tree.first_child, tree.n_children, tree.edge,
-            np.concatenate([[0], np.cumsum(there)]), problem.column[there].astype(np.int64), problem.sign[there],
-            problem.sign * problem.offset[problem.column], problem.share, problem.triangle, problem.atoms,
-            np.zeros((0, 0), np.int8) if state is None else state,
+            np.concatenate([[0], np.cumsum(has_column)]), problem.column[has_column].astype(np.int64),
+            problem.sign[has_column], problem.sign * problem.offset[problem.column], problem.share, problem.triangle,
+            problem.atoms, np.zeros((0, 0), np.int8) if state is None else state,
         )  # fmt: skip
 
 
 class Rules(NamedTuple):
-    """Options of one search, as far as the tree goes.
+    """The options of one search, limited by the size of the tree.
 
-    A step has at most `n_tried` hypotheses before the best `width` are kept, a synset `widest` children; `n_within`
-    nodes, the first ones, are within `max_steps`.
+    A step tries at most `n_tried` hypotheses and keeps the best `width`. A node has at most `widest` children. The
+    first `n_within` nodes are at most `max_steps` deep.
     """
 
     width: int

@@ -1,4 +1,4 @@
-"""The searches on torch tensors, on whatever device they are: the same path problem, rules and ties."""
+"""The searches on torch tensors, on any device, with the same path problem, rules and ties."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,22 +18,27 @@ from hcep.pursuit.search import best_paths
 from hcep.pursuit.tables import Rules
 
 Tensor = Any
-#: Blocks on a GPU are that much larger: its products gain from size, and its memory is not a cache.
+#: Blocks on a GPU are this many times larger, because large products are faster there.
 GPU_BLOCKS = 32
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TensorPathResult(PathResult):
-    """A `PathResult` whose arrays are tensors on the images' device, and ``codes`` a sparse one.
+    """A `PathResult` whose arrays are tensors on the device of the images; ``codes`` is a sparse tensor.
 
-    `coefficients_along` (n_images, depth), zero beyond the end of a path, has a gradient where the images have one:
-    the path is what it is, its coefficients move with the image. `numpy` gives a plain `PathResult`.
+    `numpy` converts it to a `PathResult` of arrays.
+
+    Attributes
+    ----------
+    coefficients_along : tensor of shape (n_images, depth)
+        The coefficients along each path, 0 beyond its end. If the images have a gradient, the coefficients have one
+        too, for the given path.
     """
 
     coefficients_along: Tensor = field(kw_only=True)
 
     def numpy(self) -> PathResult:
-        """The same in arrays."""
+        """Return the same result with arrays."""
         nodes, coefficients = (_array(t) for t in (self.nodes, self.coefficients_along))
         codes = path_codes(self.dictionary, nodes, coefficients)
         norms, best, best_norms = map(_array, (self.residual_norms, self.n_best_nodes, self.n_best_residual_norms))
@@ -41,20 +46,20 @@ class TensorPathResult(PathResult):
 
     @property
     def leaves(self) -> NDArray[np.str_]:
-        """Id of the last synset of each path; the root's for an empty path."""
+        """The id of the last synset of each path; the root for an empty path."""
         return self.numpy().leaves
 
     @property
     def paths(self) -> list[Path]:
-        """The synset ids along each path, the root left out."""
+        """The synset ids along each path, without the root."""
         return self.numpy().paths
 
     def hypotheses(self, image: int) -> Any:
-        """The best hypotheses of one image's final beam, the answer first."""
+        """Return the `n_best` hypotheses of one image, starting with the answer."""
         return self.numpy().hypotheses(image)
 
     def coefficients(self, image: int) -> Tensor:
-        """Coefficients along the path of one image, in the order of ``paths[image]``."""
+        """Return the coefficients along the path of one image, in the order of ``paths[image]``."""
         return self.coefficients_along[image, : self.dictionary.hierarchy.path_tree.level[int(self.nodes[image])]]
 
     def _repr_html_(self) -> str:
@@ -69,10 +74,10 @@ def _array(tensor: Tensor) -> NDArray[Any]:
 def search_tensors(
     X: Tensor, dictionary: ConceptDictionary, rules: Rules, *, exact: bool, n_best: int, progress: bool = False
 ) -> TensorPathResult:
-    """What `hcep.hb_omp` does for a tensor; `exact` searches all rooted paths, not a beam.
+    """Search a tensor as `hcep.hb_omp` does; `exact` searches all rooted paths instead of a beam.
 
-    float32 and half are searched in single precision; bfloat16 is too, but for the products of images and directions,
-    whose factors are rounded to bfloat16 and whose sums are single; everything else in double.
+    float32, float16 and bfloat16 tensors are searched in single precision, all others in double precision. For
+    bfloat16, the factors of the products of images and directions are rounded to bfloat16, and their sums are single.
     """
     torch = require("torch", "torch", "a search on tensors")
     check_shape(np.broadcast_to(np.float32(0.0), tuple(X.shape)), dictionary.n_dims)
@@ -92,14 +97,14 @@ def search_tensors(
             advance(len(block))
     nodes, norms, coefficients = (torch.cat(column) for column in zip(*parts, strict=True))
     answer = nodes[:, 0].contiguous()
-    codes, own = _codes(torch, problem, dictionary.n_atoms, answer, coefficients), norms[:, 0].contiguous()
-    return TensorPathResult(dictionary, codes, own, answer, nodes, norms, coefficients_along=coefficients)
+    codes, best_norms = _codes(torch, problem, dictionary.n_atoms, answer, coefficients), norms[:, 0].contiguous()
+    return TensorPathResult(dictionary, codes, best_norms, answer, nodes, norms, coefficients_along=coefficients)
 
 
 def _search_block(
     problem: PathProblem, x: Tensor, rules: Rules, exact: bool, n_best: int, rounded: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The n_best nodes of each image, their residual norms, and the coefficients of the first."""
+    """Return the n_best nodes of each image, their residual norms, and the coefficients of the first."""
     torch = namespace(x)
     p, image = _products(torch, problem, x, rounded), torch.arange(len(x), device=x.device)
     with torch.no_grad():
@@ -117,20 +122,20 @@ def _search_block(
 
 
 def _squared_residuals(problem: PathProblem, x: Tensor, p: Tensor, squares: Tensor, image: Tensor, node: Tensor) -> Any:
-    """``||x - D^T a||**2`` of pairs of image and node."""
+    """Return ``||x - D^T a||**2`` for pairs of an image and a node."""
     along = problem.along(node, p, image)
     a = problem.coefficients(node, along)
     return problem.squared_residuals(x[image], squares[image], node, along, a)
 
 
 def _transformed(torch: Any, X: Tensor, transform: EmbeddingTransform) -> Tensor:
-    """Raw images in the dictionary's space, as `EmbeddingTransform` does it, with a gradient."""
+    """Transform raw images into the dictionary's space as `EmbeddingTransform` does, with a gradient."""
 
     def put(array: Any) -> Tensor:
         return torch.from_numpy(np.array(array)).to(X)
 
     if transform.power != 1.0:
-        # Not zero itself, where the slope is infinite; the number stays negligible.
+        # The slope is infinite at zero, so the argument is clamped to a negligible number.
         X = torch.copysign(X.abs().clamp_min(1e-30) ** transform.power, X)
     if transform.unit_norm:
         norms = X.norm(dim=1, keepdim=True)
@@ -146,12 +151,12 @@ def _products(torch: Any, problem: PathProblem, x: Tensor, rounded: bool) -> Ten
     directions, x = problem.directions.bfloat16(), x.bfloat16()
     if x.is_cuda and not x.requires_grad:
         return torch.mm(directions, x.T, out_dtype=torch.float32).T
-    # A product of two bfloat16 is exact in single precision: this is what a GPU's sums are, without its speed.
+    # A product of two bfloat16 numbers is exact in single precision, so this gives the same sums as a GPU.
     return (directions.float() @ x.T.float()).T
 
 
 def _codes(torch: Any, problem: PathProblem, n_atoms: int, nodes: Tensor, coefficients: Tensor) -> Tensor:
-    """Sparse codes (n_images, n_atoms)."""
+    """Return the sparse codes, shape (n_images, n_atoms)."""
     path = problem.nodes_of_path[nodes.long()]
     rows, places = torch.nonzero(path >= 0, as_tuple=True)
     at = torch.stack([rows, problem.edges[path[rows, places]]])
@@ -160,10 +165,10 @@ def _codes(torch: Any, problem: PathProblem, n_atoms: int, nodes: Tensor, coeffi
 
 
 def _search_beam(problem: PathProblem, x: Tensor, p: Tensor, squares: Tensor, rules: Rules, n_best: int) -> Tensor:
-    """The paper's Algorithm 2 for all images at once: hypotheses are a flat list of (image, node, score).
+    """Run the paper's Algorithm 2 for all images at once; the hypotheses are a flat list of (image, node, score).
 
-    Of one image, hypotheses always stand in the order of nodes: those that ended come from levels above. So stable
-    sorts give equal scores to the lowest node.
+    The hypotheses of one image are always in the order of their nodes, because those that ended are from higher levels.
+    Stable sorts therefore give ties to the lowest node.
     """
     torch, n_images, device = namespace(x), len(x), x.device
     first_child, all_children = (torch.from_numpy(a.copy()).to(device) for a in _children(problem))
@@ -183,19 +188,19 @@ def _search_beam(problem: PathProblem, x: Tensor, p: Tensor, squares: Tensor, ru
         if rules.signed:
             owner, child, value = (t[value > 0.0] for t in (owner, child, value))
         if rules.widest > rules.width:
-            kept = _ranks(torch, owner, value.abs() * problem.share[child]) < rules.width
-            owner, child, value = owner[kept], child[kept], value[kept]
+            tried = _ranks(torch, owner, value.abs() * problem.share[child]) < rules.width
+            owner, child, value = owner[tried], child[tried], value[tried]
         if not len(owner):
             break
         ended = torch.bincount(owner, minlength=len(node)) == 0
         score = torch.cat([score[ended], score[owner] + value**2 - rules.anchor])
         image, node = torch.cat([image[ended], image[owner]]), torch.cat([node[ended], child])
-        kept = _ranks(torch, image, score) < rules.width
-        image, node, score = image[kept], node[kept], score[kept]
+        best = _ranks(torch, image, score) < rules.width
+        image, node, score = image[best], node[best], score[best]
     rank = _ranks(torch, image, score)
-    best = torch.full((n_images, n_best), -1, dtype=torch.int64, device=device)
-    best[image[rank < n_best], rank[rank < n_best]] = node[rank < n_best]
-    return best
+    nodes = torch.full((n_images, n_best), -1, dtype=torch.int64, device=device)
+    nodes[image[rank < n_best], rank[rank < n_best]] = node[rank < n_best]
+    return nodes
 
 
 def _children(problem: PathProblem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -203,7 +208,7 @@ def _children(problem: PathProblem) -> tuple[NDArray[np.int64], NDArray[np.int64
 
 
 def _ranks(torch: Any, group: Tensor, score: Tensor) -> Tensor:
-    """Place of each entry among those of its group, highest score first, earlier entries first among equals."""
+    """Return the rank of each entry within its group: the highest score first, and the earlier entry if tied."""
     order = torch.sort(score, descending=True, stable=True).indices
     order = order[torch.sort(group[order], stable=True).indices]
     counts = torch.bincount(group, minlength=1)
