@@ -147,7 +147,7 @@ def test_n_best_is_sorted_and_starts_with_the_answer(problem: Problem, n_best: i
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1e-3, 0.03, 1.0]))
 @quick
 def test_a_noiseless_image_has_a_code_of_ones(seed: int, anchor: float) -> None:
-    # The signed rule is off, because it may exclude the true path if a coefficient is negative before deeper atoms join.
+    # The signed rule is off, because it may exclude the true path if a coefficient is negative at first.
     rng = np.random.default_rng(seed)
     hierarchy = random_hierarchy(rng, several_parents=False).collapse()
     dictionary = random_dictionary(rng, hierarchy, leaf_means=True)

@@ -1,7 +1,7 @@
 """A second, naive implementation of the pursuits, written from the paper's Algorithms 1-3 and the public API only.
 
-It shares nothing with `hcep.pursuit`: each hypothesis is one least-squares problem, solved by `numpy.linalg.lstsq`. Each
-answer has the margin of its closest decision, so that tests can leave out near ties.
+It shares nothing with `hcep.pursuit`: each hypothesis is one least-squares problem, solved by `numpy.linalg.lstsq`.
+Each answer has the margin of its closest decision, so that tests can leave out near ties.
 """
 
 from __future__ import annotations

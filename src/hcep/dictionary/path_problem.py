@@ -465,8 +465,8 @@ def _warn_dependent(hierarchy: Hierarchy, edges: NDArray[np.int32]) -> None:
     examples = [" → ".join(hierarchy.edges[e]) for e in edges[:3]]
     warnings.warn(
         f"{len(edges):,} of {hierarchy.n_edges:,} atoms are zero or lie in the span of the atoms above them "
-        f"(such as {quoted(examples, 3)}), so their coefficient is always 0. The cause is a chain of single children, "
-        "which hierarchy.collapse() merges, or a synset that is a child both of another synset and of its parent",
+        f"(such as {quoted(examples, 3)}), so their coefficient is always 0. Common causes are chains of single "
+        "children, which hierarchy.collapse() merges, and synsets that are children both of a synset and of its parent",
         DependentAtomsWarning,
         stacklevel=4,
     )

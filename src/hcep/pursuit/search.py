@@ -217,7 +217,7 @@ def search(
     >>> from hcep.pursuit.search import SearchOptions, search
     >>> data = load_sample()
     >>> dictionary = ConceptDictionary.from_images(data.hierarchy.collapse(), data.X_train, data.y_train)
-    >>> result = search(data.X_val[:2], dictionary, SearchOptions(beam_width=None), explained=True)
+    >>> result = search(data.X_val[:2], dictionary, SearchOptions(beam_width=None, anchor=0.03), explained=True)
     >>> result.explained_shares.shape == (2, dictionary.hierarchy.depth)
     True
     """
