@@ -30,7 +30,10 @@ def options_of(command):
 
 def type_of(parameter):
     """The type of a parameter, in versions of typer with and without click."""
-    return str(parameter.type_descriptor.annotation if hasattr(parameter, "type_descriptor") else parameter.type)
+    if hasattr(parameter, "type_descriptor"):
+        return str(parameter.type_descriptor.annotation)
+    bounds = [getattr(parameter.type, name, None) for name in ("choices", "min", "max")]
+    return f"{type(parameter.type).__name__} {bounds}"
 
 
 def shown(*words):

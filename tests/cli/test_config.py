@@ -85,7 +85,7 @@ name = "old"
 
 def test_a_file_of_an_older_version_still_runs(tmp_path):
     from hcep.cli.app import app
-    from hcep.models import load_summary
+    from hcep.models.loading import load_summary
 
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "x.npz", X=rng.normal(size=(12, 4)), y=np.repeat(["a", "b", "c"], 4))

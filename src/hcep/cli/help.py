@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from hcep._checks import escape_markup as escape
+from hcep.cli.console import Console
 from hcep.cli.old_names import refuse_old_command, refuse_old_option
 
 #: The panel of options that only `--help-all` shows.
@@ -52,8 +53,9 @@ class Command(TyperCommand):
         n_more = len(self.params) - len(shown.params)
         # Paragraphs, without the line breaks of the source; brackets in them are no markup.
         shown.help = rich.markup.escape(re.sub(r"(?<!\n)\n(?!\n)", " ", self.help or ""))
-        shown.epilog = epilog(path, n_more, None if everything else N_EXAMPLES)
         TyperCommand.format_help(shown, ctx, formatter)
+        # Not as typer's epilog, whose line breaks depend on typer's version.
+        Console(highlight=False, soft_wrap=True).print(epilog(path, n_more, None if everything else N_EXAMPLES))
 
 
 class Group(TyperGroup):
@@ -85,14 +87,14 @@ def epilog(command: str, n_more: int = 0, n_examples: int | None = None) -> str:
     after = lines[lines.index(first) + 1 :] if first else []
     more = after[: next((i for i, line in enumerate(after) if not line.startswith(" ")), None)][:n_examples]
     typed = [*_before(first, [line for line in lines if not line.startswith(" ")]), first]
-    rest = [f"[dim]{n_more} more options: {command} --help-all[/]"] if n_more else []
+    rest = [f" [dim]{n_more} more options: {command} --help-all[/]"] if n_more else []
     parts = [*rest, *(_block("Example, as typed", typed) if first else []), *_block("On your own files", more)]
     return "\n".join(parts)
 
 
 def _block(title: str, lines: Iterable[str]) -> list[str]:
-    shown = [f"  {escape(line.strip())}" for line in lines]
-    return [f"[bold]{title}[/]", *shown] if shown else []
+    shown = [f"   {escape(line.strip())}" for line in lines]
+    return [f" [bold]{title}[/]", *shown] if shown else []
 
 
 def _before(line: str, lines: list[str]) -> list[str]:
