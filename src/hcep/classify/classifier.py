@@ -33,7 +33,7 @@ from hcep.dictionary.concept_dictionary import average_upwards
 from hcep.errors import DictionaryError, HCEPError, near_matches, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.graph import TreePolicy
-from hcep.pursuit import SearchOptions, Stopping
+from hcep.pursuit import Stopping
 from hcep.pursuit.limits import Concepts
 
 #: Share of added images unlike the training images of their class that puts the metric in doubt. Of the training
@@ -205,20 +205,9 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         weights = {"sample_weight": training.weights} if is_weighted else {}
         return head.fit(self.path_model().pursue(training.images).codes, training.own, **weights)
 
-    def _make_path_model(self) -> PathModel:
-        options = SearchOptions(self.beam_width, self.max_steps, self.tol, self.signed, self.anchor_, self.n_jobs)
-        return PathModel(
-            self.classes_,
-            self._leaves,
-            self.dictionary_,
-            options,
-            calibration=self.calibration_,
-            priors=self.priors_,
-            head=self.head_,
-            explained_floor=self.explained_floor_,
-            held_out=self.held_out_,
-            stopping=self.stopping_,
-        )
+    def _make_path_model(self, **parts: Any) -> PathModel:
+        names = ("calibration", "priors", "head", "explained_floor", "held_out", "stopping")
+        return super()._make_path_model(**{name: getattr(self, f"{name}_") for name in names}, **parts)
 
     def fit_objects(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from training images of one object each when a picture has a further one (see `stopping_rule`).

@@ -128,9 +128,9 @@ class HCEPTransformer(TransformerMixin, ConceptEstimator):  # type: ignore[misc]
             self._prepared = prepared = parts, self._make_path_model()
         return prepared[1]
 
-    def _make_path_model(self) -> PathModel:
+    def _make_path_model(self, **parts: Any) -> PathModel:
         options = SearchOptions(self.beam_width, self.max_steps, self.tol, self.signed, self.anchor_, self.n_jobs)
-        return PathModel(self.classes_, self._leaves, self.dictionary_, options)
+        return PathModel(self.classes_, self._leaves, self.dictionary_, options, **parts)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_prepared"}

@@ -62,7 +62,7 @@ class Check:
     rows: list[Row] = field(default_factory=list)
 
 
-class Sums(dict[Any, Any]):
+class SumsByName(dict[Any, Any]):
     """Sums of values by name, over the images that have a value."""
 
     def add_rows(self, name: object, rows: Floats) -> None:
@@ -104,7 +104,7 @@ class Subject:
     coverage: float = 0.9
     seed: int = 0
     progress: bool = False
-    sums: Sums = field(default_factory=Sums)
+    sums: SumsByName = field(default_factory=SumsByName)
 
     @property
     def rng(self) -> np.random.Generator:
@@ -354,7 +354,7 @@ def random_tree(subject: Subject) -> Running:
     return Check(name, question, passed, text, {"tree": mine, "random_tree": theirs, "half_interval": half})
 
 
-def _add_by(sums: Sums, kind: str, groups: NDArray[Any], block: Block) -> None:
+def _add_by(sums: SumsByName, kind: str, groups: NDArray[Any], block: Block) -> None:
     gaps = stats.summable_gaps(block.facts["confidence"], block.correct.astype(np.float64))
     for group in dict.fromkeys(groups.tolist()):
         own = groups == group
@@ -363,7 +363,7 @@ def _add_by(sums: Sums, kind: str, groups: NDArray[Any], block: Block) -> None:
             sums.add((kind, name, group), values[own])
 
 
-def _rows_by(sums: Sums, kind: str) -> list[Row]:
+def _rows_by(sums: SumsByName, kind: str) -> list[Row]:
     return [
         {
             "group": str(group),

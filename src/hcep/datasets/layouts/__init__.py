@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from hcep.datasets.image_dataset import DatasetError, ImageDataset
 from hcep.datasets.layouts import cifar, folders, imagenet, table
-from hcep.datasets.layouts.listing import OWN_LABEL, Request
+from hcep.datasets.layouts.listing import OWN_LABEL, LayoutOptions
 from hcep.embeddings.images import IMAGE_SUFFIXES
 from hcep.errors import near_matches, quoted
 
@@ -18,7 +18,7 @@ class Layout(NamedTuple):
 
     looks_for: str
     detect: Callable[[Path], bool]
-    read: Callable[[Path, Request], ImageDataset]
+    read: Callable[[Path, LayoutOptions], ImageDataset]
 
 
 #: The particular ones first: any of them but CIFAR is an image folder too.
@@ -74,7 +74,7 @@ def read_images(
             f"label_column={label_column!r}: the {name} layout has one label per image and no columns; leave "
             "label_column out"
         )
-    dataset = LAYOUTS[name].read(place, Request(split, path_column, label_column))
+    dataset = LAYOUTS[name].read(place, LayoutOptions(split, path_column, label_column))
     if not len(dataset):
         raise DatasetError(
             f"no images in {str(place)!r} as a {name!r} layout; images are files that end in {' '.join(IMAGE_SUFFIXES)}"

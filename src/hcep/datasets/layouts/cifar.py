@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep.datasets.image_dataset import DatasetError, ImageDataset, choose_splits
-from hcep.datasets.layouts.listing import OWN_LABEL, Request, column_error, read_lines
+from hcep.datasets.layouts.listing import OWN_LABEL, LayoutOptions, column_error, read_lines
 from hcep.embeddings.pickles import PickleError, Stateful, read_pickle
 from hcep.errors import quoted
 
@@ -50,17 +50,17 @@ def detect(source: Path) -> bool:
     return _form(source) is not None
 
 
-def read(source: Path, request: Request) -> ImageDataset:
+def read(source: Path, options: LayoutOptions) -> ImageDataset:
     """Read the images into memory; ids are the files that they are exported to, the same for both forms."""
     form = _form(source)
     if form is None:
         raise DatasetError(f"{str(source)!r} is not CIFAR: looked for {LOOKS_FOR}")
-    kind = request.label_column if request.label_column not in (OWN_LABEL, None) else list(form.names)[-1]
+    kind = options.label_column if options.label_column not in (OWN_LABEL, None) else list(form.names)[-1]
     if kind not in form.names:
         raise column_error("label_column", str(kind), form.names, source)
     names = _class_names(form, str(kind), source)
     files, labels, splits, pixels = list[str](), list[str](), list[str](), list[NDArray[np.uint8]]()
-    for split in choose_splits(form.files, request.split, source):
+    for split in choose_splits(form.files, options.split, source):
         missing = [file for file in form.files[split] if not (source / file).is_file()]
         if missing:
             raise DatasetError(f"{form.title}: {quoted(missing)} of split {split!r} not in {str(source)!r}")

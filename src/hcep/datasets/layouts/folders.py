@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hcep.datasets.image_dataset import SPLIT_NAMES, DatasetError, ImageDataset, canonical_split, choose_splits
 from hcep.datasets.layouts import listing as found_by
-from hcep.datasets.layouts.listing import Request
+from hcep.datasets.layouts.listing import LayoutOptions
 from hcep.datasets.layouts.table import read_columns
 from hcep.errors import quoted
 
@@ -20,12 +20,12 @@ def detect(source: Path) -> bool:
     return source.is_dir() and found_by.holds_images(source)
 
 
-def read(source: Path, request: Request) -> ImageDataset:
+def read(source: Path, options: LayoutOptions) -> ImageDataset:
     """List the images; the label is the first folder below the split, and there is none for images without a folder."""
     if not source.is_dir():
         raise DatasetError(f"layout 'folder' needs a folder, got the file {str(source)!r}")
     folders = split_folders(source)
-    wanted = choose_splits(map(canonical_split, folders), request.split, source)
+    wanted = choose_splits(map(canonical_split, folders), options.split, source)
     chosen = [(split, folder) for folder in folders if (split := canonical_split(folder)) in wanted]
     return found_by.list_splits(source, chosen or [(None, "")], lambda _, files: [found_by.class_of(f) for f in files])
 
@@ -55,9 +55,9 @@ def detect_imagenette(source: Path) -> bool:
     return _noisy(source) is not None and (source / "train").is_dir()
 
 
-def read_imagenette(source: Path, request: Request) -> ImageDataset:
+def read_imagenette(source: Path, options: LayoutOptions) -> ImageDataset:
     """List the images, labelled by their folders or by a column of the table, such as ``noisy_labels_5``."""
-    listing, column, table = read(source, request), request.label_column, _noisy(source)
+    listing, column, table = read(source, options), options.label_column, _noisy(source)
     if column in (found_by.OWN_LABEL, None):
         return listing
     if table is None:
@@ -86,12 +86,12 @@ def detect_tiny(source: Path) -> bool:
     return (source / WNIDS).is_file() and any(_tiny_splits(source))
 
 
-def read_tiny(source: Path, request: Request) -> ImageDataset:
+def read_tiny(source: Path, options: LayoutOptions) -> ImageDataset:
     """List the images; labels are WordNet ids, the published test split has none."""
     if not detect_tiny(source):
         raise DatasetError(f"{str(source)!r} is not Tiny-ImageNet: looked for {TINY_LOOKS_FOR}")
     wnids = found_by.read_lines(source / WNIDS)
-    folders = [(split, split) for split in choose_splits(_tiny_splits(source), request.split, source)]
+    folders = [(split, split) for split in choose_splits(_tiny_splits(source), options.split, source)]
 
     def labels(split: str, files: list[str]) -> list[str] | list[None]:
         if split == "test":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hcep.datasets.image_dataset import DatasetError, ImageDataset, choose_splits
 from hcep.datasets.layouts import listing as found_by
-from hcep.datasets.layouts.listing import Request, class_of, read_lines
+from hcep.datasets.layouts.listing import LayoutOptions, class_of, read_lines
 from hcep.datasets.layouts.table import read_columns
 from hcep.errors import quoted
 
@@ -39,12 +39,12 @@ def detect(source: Path) -> bool:
     return _find_annotations(source) is not None
 
 
-def read(source: Path, request: Request) -> ImageDataset:
+def read(source: Path, options: LayoutOptions) -> ImageDataset:
     """List the images; labels are WordNet ids, a flat test split has none."""
     folders = {split: folder for split in SPLIT_FOLDERS if (folder := _split_folder(source, split))}
     if not folders:
         raise DatasetError(f"{str(source)!r} is not ImageNet: looked for {LOOKS_FOR}")
-    chosen = [(split, folders[split]) for split in choose_splits(folders, request.split, source)]
+    chosen = [(split, folders[split]) for split in choose_splits(folders, options.split, source)]
 
     def label(split: str, files: list[str]) -> Sequence[str | None]:
         classes = [class_of(f) for f in files]

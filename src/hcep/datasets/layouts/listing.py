@@ -13,7 +13,7 @@ from hcep.errors import near_matches, quoted
 OWN_LABEL = "label"
 
 
-class Request(NamedTuple):
+class LayoutOptions(NamedTuple):
     """What was asked of `read_images`."""
 
     split: str | None = None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hcep.datasets.image_dataset import DatasetError, ImageDataset, canonical_split, choose_splits
-from hcep.datasets.layouts.listing import Request, absent_error, column_error
+from hcep.datasets.layouts.listing import LayoutOptions, absent_error, column_error
 from hcep.errors import quoted
 
 LOOKS_FOR = "a .csv, .tsv or .parquet file with a path and a label column"
@@ -24,20 +24,20 @@ def detect(source: Path) -> bool:
     return source.is_file() and source.suffix.lower() in SUFFIXES
 
 
-def read(source: Path, request: Request) -> ImageDataset:
+def read(source: Path, options: LayoutOptions) -> ImageDataset:
     """List the rows in their order; relative paths are resolved against the table's folder."""
     if not detect(source):
         raise DatasetError(f"layout 'table' needs {LOOKS_FOR}, got {str(source)!r}")
     columns = read_columns(source)
-    files = _paths(columns, request.path_column, source)
-    column = request.label_column
+    files = _paths(columns, options.path_column, source)
+    column = options.label_column
     if column is not None and column not in columns:
         raise column_error("label_column", column, columns, source)
     labels = [None] * len(files) if column is None else [label_text(value) for value in columns[column]]
     named = [label_text(value) for value in columns.get(SPLIT_COLUMN, [None] * len(files))]
     splits = [None if name is None else canonical_split(name) for name in named]
     ids = [str(value) for value in columns.get(ID_COLUMN, files)]
-    wanted = [] if request.split is None else choose_splits(splits, request.split, source)
+    wanted = [] if options.split is None else choose_splits(splits, options.split, source)
     rows = [row for row in range(len(files)) if not wanted or splits[row] in wanted]
     absent = [files[row] for row in rows if not (source.parent / files[row]).is_file()]
     if absent:
