@@ -102,8 +102,8 @@ def difference(a: Sequence[Row], b: Sequence[Row], metric: str) -> Difference | 
     first, second = ({row.get("seed"): row for row in rows} for rows in (a, b))
     seeds = [seed for seed in first if seed in second]
     if len(seeds) < min(len(a), len(b)):
-        gap = _mean(a, metric) - _mean(b, metric)
-        return Difference(gap, gap, gap, float("nan"))
+        estimate = _mean(a, metric) - _mean(b, metric)
+        return Difference(estimate, estimate, estimate, float("nan"))
     pairs = [(first[seed], second[seed]) for seed in seeds]
     estimate = float(np.mean([mine[metric] - theirs[metric] for mine, theirs in pairs]))
     images = [(_per_image(mine, metric), _per_image(theirs, metric)) for mine, theirs in pairs]

@@ -277,8 +277,7 @@ class TreeLasso(PenalisedSolver):
     def __init__(self, dictionary: ConceptDictionary, mixing: float, max_iter: int = 5000, tol: float = 1e-5) -> None:
         require_share("mixing", mixing)
         require_positive("max_iter", max_iter)
-        if not (isinstance(tol, Real) and 0.0 <= tol < np.inf):
-            raise HCEPError(f"tol must be a finite number of at least 0, got {tol!r}")
+        require_not_negative("tol", tol)
         self.mixing, self.max_iter, self.tol = float(mixing), int(max_iter), float(tol)
         self.unfinished = f"were still moving after max_iter={max_iter:,} iterations; raise max_iter, tol or alpha"
         tree = dictionary.hierarchy.path_tree
@@ -316,13 +315,19 @@ def require_positive(name: str, value: Any, otherwise: str = "") -> None:
 
 def require_share(name: str, value: Any) -> None:
     """Raise HCEPError unless a number is in [0, 1]."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= value <= 1.0:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= float(value) <= 1.0:
         raise HCEPError(f"{name} must be a number from 0 to 1, got {value!r}")
+
+
+def require_not_negative(name: str, value: Any) -> None:
+    """Raise HCEPError unless a number is finite and at least 0."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 <= float(value) < np.inf:
+        raise HCEPError(f"{name} must be a finite number of at least 0, got {value!r}")
 
 
 def require_fraction(name: str, value: Any) -> None:
     """Raise HCEPError unless a penalty is above 0 and at most 1."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < value <= 1.0:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) <= 1.0:
         raise HCEPError(
             f"{name} must be a number above 0 and at most 1, a share of the penalty at which a code is empty; "
             f"got {value!r}"
@@ -337,7 +342,8 @@ def distinct_directions(atoms: Floats, norms: Floats) -> NDArray[np.intp]:
     candidates = np.flatnonzero(norms > 0)
     unit = atoms[candidates] / norms[candidates, None]
     first_parallel = np.argmax(np.abs(unit @ unit.T) > 1 - 1e-12, axis=1)
-    return candidates[first_parallel == np.arange(len(candidates))]
+    distinct: NDArray[np.intp] = candidates[first_parallel == np.arange(len(candidates))]
+    return distinct
 
 
 def spread(X: NDArray[Any]) -> NDArray[Any]:

@@ -71,7 +71,7 @@ def test_the_contract_of_scikit_learn(estimator: Any, check: Any) -> None:
 
 
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
-def test_the_logistic_head_is_scikit_learns(container: Any) -> None:
+def test_the_logistic_head_equals_scikit_learn(container: Any) -> None:
     codes, y = draw()
     head = make_head(LogisticRegression(C=5.0, max_iter=500)).fit(container(codes), y)
     reference = LogisticRegression(C=5.0, max_iter=500).fit(codes, y)
@@ -94,7 +94,7 @@ def test_an_unknown_kind(kind: Any) -> None:
         ({"weight_decay": np.nan}, r"weight_decay must be a finite number of at least 0, got nan"),
     ],
 )
-def test_bad_numbers(options: dict[str, Any], match: str) -> None:
+def test_invalid_parameters_are_rejected(options: dict[str, Any], match: str) -> None:
     with pytest.raises(HCEPError, match=match):
         AdamWHead(**options).fit(*draw())
 
@@ -102,7 +102,7 @@ def test_bad_numbers(options: dict[str, Any], match: str) -> None:
 @pytest.mark.parametrize("n_epochs", [1, 2, 3, 40])
 @pytest.mark.parametrize("weight_decay", [0.0, 1e-4, 0.5])
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
-def test_every_step_is_that_of_torch(n_epochs: int, weight_decay: float, container: Any) -> None:
+def test_every_step_equals_torch(n_epochs: int, weight_decay: float, container: Any) -> None:
     # Batches that no class has an equal share of: at zero weights its bias's gradient would be rounding, which Adam
     # divides by its own size.
     codes, y = (a[:97] for a in draw(n_classes=5, n=21))
@@ -190,7 +190,7 @@ print(json.dumps([model.predict(X).tolist(), model.predict_proba(X).tolist(), mo
     assert json.loads(out) == [model.predict(X).tolist(), model.predict_proba(X).tolist(), 20, False]
 
 
-def test_a_saved_head_comes_back_whole(pets: Hierarchy, tmp_path: Path) -> None:
+def test_a_saved_head_is_restored(pets: Hierarchy, tmp_path: Path) -> None:
     model, _ = with_trained_head(["cat", "dog", "car"], pets)
     head = load_model(save_model(model, tmp_path / "model")).head_
     assert isinstance(head, AdamWHead)

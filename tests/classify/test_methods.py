@@ -185,7 +185,7 @@ def test_unknown_methods_and_options() -> None:
         ("nn", {"max_steps": 1.5}, r"max_steps must be a positive integer"),
     ],
 )
-def test_bad_options(name: str, options: dict[str, Any], match: str) -> None:
+def test_invalid_options_are_rejected(name: str, options: dict[str, Any], match: str) -> None:
     with pytest.raises(HCEPError, match=match):
         make_method(name, ANIMALS, **options).fit(X, Y)
 

@@ -65,7 +65,7 @@ def by_name(found: Audit):
     return {check.name: check for check in found.checks}
 
 
-def test_a_head_that_is_given_the_embedding_fails(sample) -> None:
+def test_a_head_that_sees_the_embedding_fails(sample) -> None:
     leaky = Leaky(sample.hierarchy, **SETTINGS).fit(sample.X_train, sample.y_train)
     result = audit(leaky, sample.X_val, sample.y_val)
     assert "leakage" in result.failed
@@ -78,7 +78,7 @@ def test_an_honest_model_passes(found) -> None:
     assert found.accuracy > 0.95
 
 
-def test_answers_go_with_the_concepts(found) -> None:
+def test_answers_change_with_the_concepts(found) -> None:
     figures = by_name(found)["concepts removed"].figures
     assert figures["without"] < 0.2
     assert figures["exchanged"] < 0.1
@@ -94,13 +94,13 @@ def test_an_honest_linear_head_passes_the_leakage_check(sample) -> None:
     assert run_checks(Subject(headed, sample.X_val, sample.y_val), [leakage])[0].passed
 
 
-def test_without_training_images_controls_are_left_open(model, sample) -> None:
+def test_without_training_images_controls_are_not_decided(model, sample) -> None:
     checks = by_name(audit(model, sample.X_val, sample.y_val))
     open_ones = {name for name, check in checks.items() if check.passed is None}
     assert open_ones == {"other training images", "shuffled labels", "random tree"}
 
 
-def test_nothing_is_concluded_from_checks_that_were_left_open(model, sample) -> None:
+def test_undecided_checks_lead_to_no_conclusion(model, sample) -> None:
     easy = model.predict(sample.X_val) == sample.y_val  # no mistakes: a random tree cannot be told from this one
     result = audit(model, sample.X_val[easy], sample.y_val[easy], train=(sample.X_train, sample.y_train))
     assert by_name(result)["shuffled labels"].passed
@@ -109,7 +109,7 @@ def test_nothing_is_concluded_from_checks_that_were_left_open(model, sample) -> 
     assert any("Not decided: random tree (only 0 mistakes)" in text for text in result.sentences)
 
 
-def test_images_of_the_calibration_do_not_judge_its_promise(sample, tmp_path: Path) -> None:
+def test_coverage_is_not_measured_on_calibration_images(sample, tmp_path: Path) -> None:
     first, n = HCEPClassifier(sample.hierarchy, **SETTINGS).fit(sample.X_train, sample.y_train), len(sample.y_val)
     half = np.arange(n) < 100
     first.calibrate(sample.X_val[half], sample.y_val[half])
@@ -149,7 +149,7 @@ def test_thin_classes_are_listed(sample) -> None:
     assert [row["images"] for row in check.rows] == [3]
 
 
-def test_overconfidence_is_found(model, sample) -> None:
+def test_overconfidence_fails_the_audit(model, sample) -> None:
     class Sure(HCEPClassifier):
         def infer(self, X, **asked) -> Inference:
             one = super().infer(X, **asked)
@@ -172,7 +172,7 @@ def test_the_report_is_escaped_and_complete(found) -> None:
     assert record["sentences"] == list(found.sentences)
 
 
-def test_what_cannot_be_looked_at_is_refused(model, sample) -> None:
+def test_invalid_images_and_groups_are_rejected(model, sample) -> None:
     with pytest.raises(HCEPError, match="labels are not classes of the model, such as 'cow'"):
         audit(model, sample.X_val[:1], ["cow"])
     with pytest.raises(HCEPError, match="groups must have one value for each of"):
@@ -182,7 +182,7 @@ def test_what_cannot_be_looked_at_is_refused(model, sample) -> None:
 
 
 @pytest.mark.parametrize("options", [{"power": 0.5}, {"center": True, "shrinkage": None}, {}])
-def test_embeddings_come_back_from_the_dictionary_s_space(sample, options) -> None:
+def test_the_transform_can_be_inverted(sample, options) -> None:
     fitted = HCEPClassifier(sample.hierarchy, **{**SETTINGS, **options})
     fitted.fit(sample.X_train, sample.y_train)
     X = sample.X_val[:5].astype(np.float64)

@@ -30,7 +30,7 @@ inside_bins = st.integers(0, 99).map(lambda i: 0.003 + i / 100)
 
 @given(st.lists(st.tuples(inside_bins, st.booleans()), min_size=1, max_size=60), st.sampled_from([1, 3, 15]))
 @quick
-def test_it_is_the_mean_gap_of_the_bins(images, n_bins):
+def test_the_calibration_error_is_the_mean_gap_of_the_bins(images, n_bins):
     confidence, correct = [p for p, _ in images], [float(right) for _, right in images]
     assert expected_calibration_error(confidence, correct, n_bins) == pytest.approx(
         slow_ece(confidence, correct, n_bins), abs=1e-12
@@ -39,7 +39,7 @@ def test_it_is_the_mean_gap_of_the_bins(images, n_bins):
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60), st.randoms())
 @quick
-def test_between_0_and_1_whatever_the_order(images, random):
+def test_the_calibration_error_is_a_share_and_ignores_the_order(images, random):
     confidence, correct = np.array(images, dtype=float).T
     found = expected_calibration_error(confidence, correct)
     random.shuffle(images)
@@ -60,7 +60,7 @@ def test_edges_belong_to_the_bin_below():
     assert calibration_gaps([0.5, 0.51], [1, 1], 2).tolist() == [[0.5, 0.0], [0.0, 0.49]]
 
 
-def test_what_is_not_known_is_left_out():
+def test_images_without_values_are_ignored():
     assert expected_calibration_error([0.9, np.nan], [1, 1]) == pytest.approx(0.1)
     assert np.isnan(expected_calibration_error([np.nan], [1]))
     assert np.isnan(expected_calibration_error([], []))

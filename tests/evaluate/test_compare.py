@@ -59,7 +59,7 @@ def table(methods):
     return compare_scores(methods, columns=COLUMNS)
 
 
-def test_means_and_intervals_are_those_of_one_column(methods, table):
+def test_means_and_intervals_equal_those_of_single_columns(methods, table):
     for name in ("good", "bad"):
         for column in COLUMNS[:-1]:
             found = table.score(name, column)
@@ -69,7 +69,7 @@ def test_means_and_intervals_are_those_of_one_column(methods, table):
         assert (found.mean, found.low, found.high) == pytest.approx(expected)
 
 
-def test_each_column_has_the_test_that_suits_it(methods, table):
+def test_each_column_uses_its_own_test(methods, table):
     good, bad = methods["good"], methods["bad"]
     assert table.score("bad", "correct").p == mcnemar(good["correct"], bad["correct"])
     assert table.score("bad", "support_f1").p == sign_flip_test(good["support_f1"], bad["support_f1"])
@@ -88,7 +88,7 @@ def test_only_the_bad_method_differs_from_the_good_one(table):
     assert table.score("bad", "correct").p_holm >= table.score("bad", "correct").p
 
 
-def test_bold_is_the_best_and_what_is_not_significantly_worse(table):
+def test_bold_marks_the_best_and_everything_not_significantly_worse(table):
     bold = {column: [name for name in table.methods if table.score(name, column).best] for column in COLUMNS}
     assert bold["correct"] == ["good", "as good"]
     assert bold["support_f1"] == ["good", "as good"]
@@ -103,7 +103,7 @@ def test_bold_does_not_depend_on_the_reference_and_order(methods, table):
     assert table.is_significant(other.score("good", "correct"))
 
 
-def test_bold_where_methods_are_equal_and_where_they_differ_clearly():
+def test_bold_for_equal_methods_and_for_clearly_different_ones():
     half, most, all_ = np.arange(N) % 2, np.arange(N) % 20 > 0, np.ones(N)
     equal = compare_scores({"a": made_scores(correct=half), "b": made_scores(correct=1 - half)}, columns=["correct"])
     assert [score.best for score in equal.scores] == [True, True]
@@ -131,20 +131,20 @@ def test_a_lower_error_is_better():
     assert table.score("near", "tree_distance").n_images == 100
 
 
-def test_what_a_method_does_not_have_is_empty(table):
+def test_missing_values_of_a_method_are_nan(table):
     box = table.score("box", "support_f1")
     assert np.isnan([box.mean, box.low, box.high, box.difference, box.p, box.p_holm]).all()
     assert (box.n_images, box.best) == (0, False)
     assert table.score("box", "correct").n_images == N
 
 
-def test_a_column_that_nobody_has(pets):
+def test_a_column_without_any_values(pets):
     scores = score_images([("animal",)], ["cat"], pets)
     table = compare_scores({"a": scores, "b": scores}, columns=["correct", "ece"])
     assert [score.best for score in table.scores] == [False] * 4
 
 
-def test_the_plain_note_leaves_out_bold_type_alone(table):
+def test_the_plain_note_omits_only_bold_type(table):
     assert "Bold" not in table.plain_note
     assert table.plain_note.split("† ")[1] == table.note.split("† ")[1]
 
@@ -217,7 +217,7 @@ def test_every_column_of_scores_has_a_title(pets):
     assert {metric.better for metric in METRICS.values()} == {"higher", "lower", None}
 
 
-def test_what_is_refused(methods, table):
+def test_invalid_arguments_are_rejected(methods, table):
     with pytest.raises(HCEPError, match="scores is empty: pass the scores of at least one method"):
         compare_scores({})
     with pytest.raises(HCEPError, match="columns is empty: pass at least one metric"):
@@ -232,7 +232,7 @@ def test_what_is_refused(methods, table):
         compare_scores({"good": methods["good"], "fewer": methods["bad"].take(range(5))}, columns=COLUMNS)
 
 
-def test_printed_it_is_the_table_and_never_a_dump_of_all_scores(table):
+def test_str_is_the_table_and_repr_is_short(table):
     assert str(table) == table.to_markdown()
     assert repr(table).startswith("ScoreTable('good'")
     assert len(repr(table)) < 200

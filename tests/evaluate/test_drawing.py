@@ -49,7 +49,7 @@ def test_mistakes_are_filed_under_the_lowest_common_concept(pets: Hierarchy) -> 
     ]
 
 
-def test_a_page_of_a_thousand_classes_escapes_and_fetches_nothing() -> None:
+def test_a_page_escapes_names_and_loads_nothing() -> None:
     edges = [("all", f"branch {i // 40}") for i in range(1000)] + [(f"branch {i // 40}", f"c{i}") for i in range(1000)]
     big = Hierarchy.from_edges(edges, {"c0": "</script><b>x"})
     page = icicle_page(big, {f"c{i}": i / 1000 for i in range(1000)}, "<i>title")
@@ -60,7 +60,7 @@ def test_a_page_of_a_thousand_classes_escapes_and_fetches_nothing() -> None:
     assert len(data["boxes"]) == len(big.path_tree.synset)
 
 
-def test_boxes_that_are_high_enough_have_names(pets: Hierarchy) -> None:
+def test_high_boxes_are_labelled(pets: Hierarchy) -> None:
     figure = draw_icicle(pets, {"cat": 1.0}, "pets")
     assert {text.get_text() for text in figure.axes[0].texts} == set(pets.ids)
 
@@ -76,7 +76,7 @@ def test_a_folder_of_figures(pets: Hierarchy, tmp_path: Path) -> None:
     assert all(path.read_bytes().startswith(kinds[path.suffix[1:]]) for path in paths)
 
 
-def test_risk_falls_where_the_doubtful_are_not_answered() -> None:
+def test_risk_is_lower_for_the_most_certain_answers() -> None:
     rng = np.random.default_rng(0)
     sure = rng.random(500)
     right = rng.random(500) < sure

@@ -20,7 +20,7 @@ def grades(data):
     return grade_methods(methods, (data.X, data.y), (data.X, data.y))
 
 
-def test_scores_are_those_of_evaluate_method(data, grades):
+def test_scores_equal_those_of_evaluate_method(data, grades):
     found = grades["nn"]
     expected = evaluate_method(found.estimator, data.X, data.y)
     for name, values in expected.columns.items():
@@ -46,7 +46,7 @@ def test_a_fitted_method_is_not_fitted_again(data):
     assert found.fit_seconds == 0.0
 
 
-def test_what_is_found_is_kept_and_timed(data, grades):
+def test_the_result_is_kept_and_the_search_is_timed(data, grades):
     found = grades["nn"]
     assert np.mean(found.result.leaves == data.y) == found.row()["accuracy"]
     assert found.speed(data.X, repeats=1) > 0

@@ -53,7 +53,7 @@ def test_summary(scores):
     assert np.isnan(summary["explained_1"])
 
 
-def test_the_most_probable_class_is_predicted_where_none_is_said(pets):
+def test_the_most_probable_class_is_the_default_prediction(pets):
     probabilities = [[0.3, 0.6, 0.1, 0, 0], [0.5, 0.5, 0, 0, 0]]
     scores = score_images([("animal",)] * 2, ["dog", "dog"], pets, probabilities=probabilities, classes=PETS)
     assert scores.predicted == ("dog", "cat")
@@ -152,7 +152,7 @@ def test_evaluate_method(options):
     assert 0 < scores.summary()["reconstruction_error"] < 1
 
 
-def test_a_method_without_probabilities_is_asked_to_predict(pets_dictionary):
+def test_a_method_without_probabilities_uses_predict(pets_dictionary):
     class Plain:
         hierarchy_ = pets_dictionary.hierarchy
 

@@ -19,7 +19,7 @@ OPTIONS = {"shrinkage": None, "anchor": 0.1, "power": 1.0, "refine": False}
 
 
 @pytest.mark.parametrize("more", [{}, {"signed": True}, {"head": "logistic"}, {"max_steps": 2}])
-def test_help_never_hurts_and_all_of_it_is_enough(more):
+def test_corrections_never_hurt_and_all_of_them_are_enough(more):
     model = HCEPClassifier(DATA.hierarchy, **OPTIONS | more).fit(DATA.X[::2], DATA.y[::2])
     X, y = DATA.X[1::2], DATA.y[1::2]
     curve = intervention_curve(model, X, y)
@@ -34,7 +34,7 @@ def test_help_never_hurts_and_all_of_it_is_enough(more):
         assert b.low <= b.accuracy <= b.high
 
 
-def test_level_one_is_what_forcing_by_hand_gives():
+def test_level_one_equals_forcing_by_hand():
     model = HCEPClassifier(DATA.hierarchy, **OPTIONS).fit(DATA.X, DATA.y)
     h = DATA.hierarchy
     first = [h.paths(h.leaf_of(label))[0][0] for label in DATA.y.tolist()]
@@ -43,7 +43,7 @@ def test_level_one_is_what_forcing_by_hand_gives():
     assert accuracy == pytest.approx(np.mean(np.array(by_hand) == DATA.y[:40]))
 
 
-def test_several_routes_to_a_class_are_all_true(diamond):
+def test_all_paths_to_a_class_are_true(diamond):
     rng = np.random.default_rng(0)
     centres = {"cat": [2.0, 2.0, 0.0], "hamster": [2.0, 0.0, 1.0], "lion": [0.0, 2.0, 1.0]}
     y = np.repeat(list(centres), 8)
@@ -53,7 +53,7 @@ def test_several_routes_to_a_class_are_all_true(diamond):
     assert curve[-1].accuracy == 1
 
 
-def test_labels_that_are_no_class_are_refused():
+def test_unknown_labels_are_rejected():
     model = HCEPClassifier(DATA.hierarchy, **OPTIONS).fit(DATA.X, DATA.y)
     with pytest.raises(HCEPError, match="y: 'unicorn' are not classes of the model"):
         intervention_curve(model, DATA.X[:1], ["unicorn"])

@@ -25,7 +25,7 @@ def supports_of_classes(draw):
 
 @given(supports_of_classes())
 @quick
-def test_support_and_prefix_metrics_are_those_of_the_slow_definition(drawn):
+def test_support_and_prefix_metrics_equal_the_slow_definition(drawn):
     h, images = drawn
     columns = path_columns([support for support, _ in images], [label for _, label in images], h)
     for i, (support, label) in enumerate(images):
@@ -118,7 +118,7 @@ def test_levels_below_the_true_path_are_not_defined():
     np.testing.assert_array_equal(columns["prefix_2"], [np.nan, np.nan])
 
 
-def test_of_equally_close_paths_the_one_followed_further_counts():
+def test_ties_go_to_the_path_that_is_followed_further():
     h = Hierarchy.from_edges([("r", "b"), ("b", "x"), ("x", "cat"), ("r", "pet"), ("pet", "a"), ("a", "cat")])
     assert path_columns([("pet", "x")], ["cat"], h)["prefix_1"].tolist() == [1.0]
 

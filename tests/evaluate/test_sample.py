@@ -31,7 +31,7 @@ def test_ours_leads_in_precision_and_recall_and_is_not_clearly_behind_in_accurac
     assert ours["precision"] > 0.98
 
 
-def test_scores_are_those_of_the_kept_results(comparison, sample):
+def test_scores_belong_to_the_results(comparison, sample):
     ours = comparison.rows[-1]
     assert ours["accuracy"] == pytest.approx(np.mean(comparison.ours_result.leaves == sample.y_val))
 

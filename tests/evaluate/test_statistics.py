@@ -26,7 +26,7 @@ def test_an_interval_holds_its_mean_and_lies_between_the_values(values, level):
 
 @given(columns, st.integers(0, 5))
 @quick
-def test_what_is_not_defined_does_not_move_the_mean(values, n_more):
+def test_nan_values_do_not_change_the_mean(values, n_more):
     with_gaps = values + [np.nan] * n_more
     assert bootstrap_interval(with_gaps, n_resamples=50)[0] == pytest.approx(np.mean(values), abs=1e-9)
 
@@ -85,7 +85,7 @@ def test_mcnemar_is_symmetric_and_the_binomial_test_of_the_disagreements(pairs):
     assert mcnemar(a, b) == mcnemar(b, a) == pytest.approx(expected, abs=1e-12)
 
 
-def test_mcnemar_leaves_out_what_is_not_defined():
+def test_mcnemar_ignores_nan():
     assert mcnemar([1, 1, 1, 1, 1, np.nan], [0, 0, 0, 0, 0, 1]) == 0.0625
 
 
@@ -98,7 +98,7 @@ def test_sign_flips_are_symmetric(a, b):
     assert 0.0 < first <= 1.0
 
 
-def test_few_images_are_enumerated_as_well_as_can_be():
+def test_few_images_give_the_exact_p_value():
     # Three differences of one sign: 2 of the 8 flips are as extreme.
     assert sign_flip_test([1.0, 2.0, 3.0], [0.0, 0.0, 0.0], n_permutations=20_000) == pytest.approx(0.25, abs=0.01)
 
@@ -120,7 +120,7 @@ def test_sign_flips_agree_with_wilcoxon_on_real_shifts():
         lambda a, b: mcnemar(a > 0.5, b > 0.5),
     ],
 )
-def test_methods_that_do_not_differ_are_told_apart_one_time_in_twenty(test):
+def test_equal_methods_differ_significantly_one_time_in_twenty(test):
     rng = np.random.default_rng(0)
     p = np.array([test(*rng.random((2, 80))) for _ in range(300)])
     assert np.mean(p < 0.05) <= 0.09
@@ -180,14 +180,14 @@ def test_invalid_values_and_settings_are_rejected():
         sign_flip_p(np.ones((1, 1)), 1.5, 0)
 
 
-def test_the_bootstrap_is_scipys():
+def test_the_bootstrap_equals_scipy():
     values = np.random.default_rng(5).gamma(2.0, 1.0, 300)
     theirs = bootstrap((values,), np.mean, n_resamples=4000, method="percentile", rng=1).confidence_interval
     ours = bootstrap_interval(values, n_resamples=4000)
     assert ours[1:] == pytest.approx((theirs.low, theirs.high), abs=0.02)
 
 
-def test_the_paired_bootstrap_is_scipys():
+def test_the_paired_bootstrap_equals_scipy():
     rng = np.random.default_rng(6)
     a = rng.random(300)
     b = a + rng.normal(0.05, 0.2, 300)
@@ -198,7 +198,7 @@ def test_the_paired_bootstrap_is_scipys():
     assert paired_bootstrap(a, b)[1:3] == pytest.approx((theirs.low, theirs.high), abs=0.004)
 
 
-def test_sign_flips_are_scipys_permutations():
+def test_sign_flips_equal_the_permutation_test_of_scipy():
     rng = np.random.default_rng(7)
     a, b = rng.random(40), rng.random(40)
     theirs = permutation_test(

@@ -28,14 +28,14 @@ def test_one_support_against_the_path_of_a_cat(pets, support, precision, recall)
     assert (scores.precision[0], scores.recall[0]) == (precision, recall)
 
 
-def test_of_two_valid_paths_the_closest_counts(diamond):
+def test_the_closest_of_two_valid_paths_counts(diamond):
     supports = [("pet", "cat"), ("feline", "cat"), ("feline", "lion"), ("pet", "feline", "cat")]
     scores = support_scores(supports, ["cat"] * 4, diamond)
     np.testing.assert_allclose(scores.precision, [1.0, 1.0, 0.5, 2 / 3])
     np.testing.assert_allclose(scores.recall, [1.0, 1.0, 0.5, 1.0])
 
 
-def test_the_closest_path_is_that_of_the_best_f1():
+def test_the_closest_path_has_the_best_f1():
     h = Hierarchy.from_edges([("r", "a"), ("a", "b"), ("b", "c"), ("c", "x"), ("r", "d"), ("d", "x")])
     scores = support_scores([("a", "b", "x"), ("d", "c")], ["x", "x"], h)
     np.testing.assert_allclose(scores.precision, [1.0, 0.5])  # against a b c x; against d x
@@ -87,19 +87,19 @@ def test_the_result_of_a_pursuit(pets_dictionary: ConceptDictionary):
     assert support_scores(found, leaves, pets_dictionary.hierarchy).mean == (1.0, 1.0)
 
 
-def test_as_many_labels_as_supports(pets):
+def test_different_numbers_of_labels_and_supports_are_rejected(pets):
     with pytest.raises(HCEPError, match="2 supports but 1 labels"):
         support_scores([("animal",), ("cat",)], ["cat"], pets)
 
 
 @pytest.mark.parametrize("supports", ["cat", ["cat", "dog"], 3, None])
-def test_what_are_no_supports(pets, supports):
+def test_invalid_supports_are_rejected(pets, supports):
     with pytest.raises(HCEPError, match="paths_or_supports must be a sequence of tuples of synset ids"):
         support_scores(supports, ["cat", "dog"], pets)
 
 
 @pytest.mark.parametrize("y", ["cat", [["cat"]]])
-def test_what_are_no_labels(pets, y):
+def test_invalid_labels_are_rejected(pets, y):
     with pytest.raises(HCEPError, match=r"y must hold one label per image; got (str|list) of shape"):
         support_scores([("cat",)], y, pets)
 

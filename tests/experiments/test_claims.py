@@ -103,7 +103,7 @@ def test_outcomes_are_counted():
     assert counted([]) == "–"
 
 
-def test_bytes_keep_what_images_got():
+def test_packed_scores_are_restored():
     values = np.array([0.0, 1.0, 2 / 3, np.nan])
     scores = ImageScores(("cat",) * 4, None, dict.fromkeys(PER_IMAGE, values))
     np.testing.assert_allclose(unpacked(packed(scores), "support_recall"), values, atol=1 / 500)

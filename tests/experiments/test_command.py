@@ -54,35 +54,35 @@ def test_an_unknown_experiment():
         run("fewshots")
 
 
-def test_data_that_is_not_at_hand():
+def test_missing_data_is_an_error():
     with pytest.raises(HCEPError, match="no data: tinyimagenet200"):
         run("imagenet", "--smoke")
 
 
-def test_images_without_an_encoder(tmp_path):
+def test_a_folder_of_images_needs_an_encoder(tmp_path):
     (tmp_path / "photos").mkdir()
     with pytest.raises(HCEPError, match="is a folder of images; pass --encoder"):
         run("imagenette", "--data", "photos")
 
 
-def test_an_encoder_without_data():
+def test_an_encoder_needs_data():
     with pytest.raises(HCEPError, match="--encoder and --hierarchy describe your own data"):
         run("imagenette", "--encoder", "onnx:x.onnx")
 
 
-def test_synthetic_data_is_its_own(tmp_path):
+def test_an_experiment_on_synthetic_data_rejects_other_data(tmp_path):
     with pytest.raises(HCEPError, match="synthetic generates its own data; leave --data out"):
         run("synthetic", "--smoke", "--data", sample_file(tmp_path))
 
 
-def test_data_without_a_split(tmp_path):
+def test_data_without_splits_are_rejected(tmp_path):
     data = load_sample()
     np.savez("flat.npz", embeddings=data.X_val, labels=data.y_val)
     with pytest.raises(HCEPError, match=r"must have a train split and a val or test split; its splits: none"):
         run("imagenette", "--data", "flat.npz")
 
 
-def test_all_skips_what_has_no_data(monkeypatch):
+def test_all_skips_experiments_without_data(monkeypatch):
     """Only the lists are shortened: two experiments, one of which has no data here."""
     from experiments import all_experiments
 
@@ -94,7 +94,7 @@ def test_all_skips_what_has_no_data(monkeypatch):
     assert "beam-ablation" in result.stdout
 
 
-def test_a_stand_in_says_so_in_title_folder_and_output(monkeypatch, tmp_path):
+def test_other_data_than_the_papers_are_named_in_title_folder_and_output(monkeypatch, tmp_path):
     from experiments import all_experiments
 
     own = replace(all_experiments.EXPERIMENTS["beam-ablation"], name="imagenet", stand_in="sample-standin")

@@ -73,7 +73,7 @@ def test_nothing_is_measured_twice(tmp_path):
     assert again.measured == []
 
 
-def test_a_stopped_run_goes_on_where_it_was(tmp_path):
+def test_a_stopped_run_resumes(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(squares(Counting(stop_at=3)), [None], tmp_path)
     again = Counting()
@@ -82,7 +82,7 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path):
     assert [row["x"] for row in records.rows] == [1, 2, 3]
 
 
-def test_a_changed_setting_measures_what_is_new_and_forgets_what_is_gone(tmp_path):
+def test_a_changed_setting_adds_new_cells_and_drops_old_ones(tmp_path):
     run(squares(Counting()), [None], tmp_path)
     again = Counting()
     records = run(squares(again, Config(xs=(2, 5))), [None], tmp_path)
@@ -90,14 +90,14 @@ def test_a_changed_setting_measures_what_is_new_and_forgets_what_is_gone(tmp_pat
     assert sorted(row["x"] for row in records.rows) == [2, 5]
 
 
-def test_fresh_measures_everything_anew(tmp_path):
+def test_fresh_measures_everything_again(tmp_path):
     run(squares(Counting()), [None], tmp_path)
     again = Counting()
     run(squares(again), [None], tmp_path, fresh=True)
     assert again.measured == [1, 2, 3]
 
 
-def test_other_data_is_measured_on_its_own(tmp_path):
+def test_other_data_are_measured_separately(tmp_path):
     run(squares(Counting()), [task()], tmp_path)
     again = Counting()
     records = run(squares(again), [task(2.0)], tmp_path)
@@ -115,7 +115,7 @@ def test_provenance_names_the_data(tmp_path):
     assert (data[0]["n_train"], data[0]["n_val"]) == (2, 2)
 
 
-def test_a_cell_whose_extra_is_missing_is_skipped_with_the_reason_and_measured_later(tmp_path):
+def test_a_cell_without_its_package_is_skipped_with_the_reason_and_measured_later(tmp_path):
     class Lacking(Counting):
         def measure(self, config, task, cell):
             if cell["x"] == 2:
@@ -130,7 +130,7 @@ def test_a_cell_whose_extra_is_missing_is_skipped_with_the_reason_and_measured_l
     assert again.measured == [2]
 
 
-def test_progress_is_told(tmp_path):
+def test_progress_is_reported(tmp_path):
     told = []
     run(squares(Counting()), [None], tmp_path, on_cell=lambda *args: told.append(args))
     assert told == [("x 1", 0, 3), ("x 2", 1, 3), ("x 3", 2, 3), ("drawing", 3, 3)]
@@ -157,12 +157,12 @@ def test_one_method_is_measured_again_and_the_other_rows_stay(tmp_path):
     assert again.measured == [3]
 
 
-def test_a_method_that_the_experiment_does_not_have(tmp_path):
+def test_an_unknown_method_is_an_error(tmp_path):
     with pytest.raises(HCEPError, match="squares has no cells of hcep; it has omp, nn"):
         run(by_method_of(Counting()), [None], tmp_path, methods=["hcep"])
 
 
-def test_what_images_got_is_kept_beside_the_rows(tmp_path):
+def test_scores_of_images_are_stored_with_the_rows(tmp_path):
     scores = ImageScores(("cat",) * 3, None, {name: np.array([1.0, 0.0, np.nan]) for name in PER_IMAGE})
     images = packed(scores)
     kept = replace(
@@ -176,7 +176,7 @@ def test_what_images_got_is_kept_beside_the_rows(tmp_path):
     assert OF_IMAGES not in (tmp_path / "rows.json").read_text()
 
 
-def test_another_number_of_shots_where_there_is_one():
+def test_the_number_of_shots_can_be_changed():
     changed = EXPERIMENTS["imagenet"].with_shots(None)
     assert (changed.config.shots, changed.smoke.shots) == (None, None)
     for name in ("fewshot", "synthetic"):
@@ -184,13 +184,13 @@ def test_another_number_of_shots_where_there_is_one():
             EXPERIMENTS[name].with_shots(5)
 
 
-def test_a_package_that_is_missing_is_said_before_anything_runs(monkeypatch):
+def test_a_missing_package_is_reported_before_anything_runs(monkeypatch):
     monkeypatch.setattr("experiments.measuring.find_spec", lambda module: None if module == "skglm" else module)
     (sentence,) = EXPERIMENTS["synthetic"].missing([None])
     assert sentence.endswith("left out: skglm is not installed; pip install skglm")
 
 
-def test_verdicts_and_tables_of_the_synthetic_figure_cope_with_absent_rows(tmp_path, monkeypatch):
+def test_the_synthetic_figure_works_with_missing_rows(tmp_path, monkeypatch):
     def lacking(*args, **options):
         raise MissingExtraError("install skglm")
 

@@ -42,7 +42,7 @@ def test_the_path_of_regressions_ends_where_scikit_learns_does() -> None:
     np.testing.assert_allclose(found - found.mean(axis=1, keepdims=True), expected, atol=5e-3)
 
 
-def test_regressions_are_tuned_and_know_the_classes(task: Task) -> None:
+def test_tuned_regressions_beat_chance(task: Task) -> None:
     drawn, nothing = task.shots(5, 0), (task.X[:0], task.y[:0])
     for probe in (*tuned_regression(drawn, *spare_images(task, drawn)), *tuned_regression(drawn, *nothing)):
         assert probe.classes_.tolist() == np.unique(task.y).tolist()
@@ -51,7 +51,7 @@ def test_regressions_are_tuned_and_know_the_classes(task: Task) -> None:
     assert one[0].score(task.X_val, task.y_val) > 0.5
 
 
-def test_spare_images_are_no_training_images_and_as_many_per_class(task: Task) -> None:
+def test_spare_images_are_not_training_images_and_balanced(task: Task) -> None:
     drawn = task.shots(5, 0)
     X, y = spare_images(task, drawn)
     assert set(np.unique(y, return_counts=True)[1].tolist()) == {10}
@@ -64,7 +64,7 @@ def test_large_numbers_of_images_have_few_draws_and_all_images_one(task: Task) -
     assert list(cells(config, task)) == [*({"shots": 2, "seed": s} for s in range(3)), {"shots": 50, "seed": 0}]
 
 
-def test_every_control_stands_beside_ours_and_the_bars_are_named(task: Task) -> None:
+def test_every_control_is_measured_and_the_targets_are_named(task: Task) -> None:
     config = Config(shots=(5,), seeds=(0,))
     rows = [{**row, "data": "Tiny sample"} for cell in cells(config, task) for row in measure(config, task, cell)]
     assert {row["label"] for row in rows} == {OUR_LABEL, STILL, FOR_LOSS, *CONTROLS}

@@ -12,12 +12,12 @@ RESULTS = PROJECT / "experiments" / "results"
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/quality.md"])
-def test_tables_are_those_of_the_rows(name):
+def test_tables_equal_those_generated_from_the_rows(name):
     text = (PROJECT / name).read_text(encoding="utf-8")
     assert with_tables(text, EXPERIMENTS, RESULTS) == text, f"run: python -m experiments --readme {name}"
 
 
-def test_the_results_page_is_that_of_the_rows():
+def test_the_results_page_equals_the_one_generated_from_the_rows():
     page = PROJECT / "docs" / "results.md"
     made = results_page(EXPERIMENTS, RESULTS, page)
     assert page.read_text(encoding="utf-8") == made, "run: python -m experiments --page docs/results.md"

@@ -26,7 +26,7 @@ def test_parquet_has_the_same_rows(tmp_path):
     }
 
 
-def test_rows_json_has_a_line_a_row(tmp_path):
+def test_rows_json_has_one_line_per_row(tmp_path):
     Records(tmp_path, "demo").add("k", [{"n": 1}, {"n": 2}])
     lines = (tmp_path / "rows.json").read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if '"cell"' in line] == ['{"cell": "k", "n": 1},', '{"cell": "k", "n": 2}']
@@ -35,7 +35,7 @@ def test_rows_json_has_a_line_a_row(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "data"), [({"seed": 1}, "d"), ({"seed": 0, "method": "omp"}, "d"), ({"seed": 0}, "other")]
 )
-def test_a_key_tells_cells_apart(tmp_path, settings, data):
+def test_different_cells_have_different_keys(tmp_path, settings, data):
     records = Records(tmp_path, "demo")
     assert records.key(settings, data) != records.key({"seed": 0}, "d")
 
@@ -49,7 +49,7 @@ def test_an_experiment_has_keys_of_its_own(tmp_path):
     assert Records(tmp_path, "one").key({}, "d") != Records(tmp_path, "two").key({}, "d")
 
 
-def test_cells_that_are_not_wanted_any_more_are_forgotten(tmp_path):
+def test_old_cells_are_dropped(tmp_path):
     records = Records(tmp_path, "demo")
     records.add("old", [{"n": 1}])
     records.keep(["new"])
@@ -58,7 +58,7 @@ def test_cells_that_are_not_wanted_any_more_are_forgotten(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"rows": []}', '{"provenance": {}, "rows": [{"n": 1}]}', '{"rows": 3}'])
-def test_a_strange_file_is_refused_and_kept(tmp_path, content):
+def test_a_foreign_file_is_rejected_and_not_changed(tmp_path, content):
     (tmp_path / "rows.json").write_text(content, encoding="utf-8")
     with pytest.raises(HCEPError, match=r"rows\.json' was not written by an experiment .* --fresh"):
         Records(tmp_path, "demo")

@@ -76,7 +76,7 @@ def test_the_page_is_made_from_the_rows(results, tmp_path):
     assert page == results_page(EXPERIMENTS, results, tmp_path / "docs" / "results.md")
 
 
-def test_every_experiment_has_what_a_reader_needs():
+def test_every_experiment_has_all_texts():
     assert list(EXPERIMENTS) == [
         "synthetic",
         "sample",
@@ -99,7 +99,7 @@ def test_every_experiment_has_what_a_reader_needs():
 
 
 @pytest.mark.slow
-def test_synthetic_defaults_hold_what_is_claimed(tmp_path):
+def test_claims_hold_at_the_synthetic_defaults(tmp_path):
     """The paper's own settings, one image a leaf; depths and convex programs are left to the full run."""
     config = Config(seeds=(0,), depths=(), convex_images=0, samples_per_leaf=1)
     rows = [row for cell in cells(config, None) for row in measure(config, None, cell)]
@@ -109,7 +109,7 @@ def test_synthetic_defaults_hold_what_is_claimed(tmp_path):
 
 
 @pytest.mark.slow
-def test_fewshot_on_tiny_imagenet_holds_what_is_claimed(tmp_path, monkeypatch):
+def test_claims_hold_for_few_shots_on_tiny_imagenet(tmp_path, monkeypatch):
     """HB-OMP above OMP and HNN as published, ours above HB-OMP, at 1 and 5 images a class."""
     from experiments.sparsity import FEWSHOT as EXPERIMENT, FewShotConfig
     from experiments.tasks import tiny_imagenet

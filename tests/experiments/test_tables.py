@@ -12,13 +12,13 @@ ROWS = [
 ]
 
 
-def test_means_over_seeds_the_best_in_bold_and_gaps_for_what_is_missing():
+def test_a_table_has_means_over_seeds_bold_for_the_best_and_dashes_for_missing_values():
     assert by_method(ROWS, "shots", ["accuracy"]) == (
         "| | 1 | 5 |\n|---|---|---|\n| OMP | .300 | – |\n| NN | **.500** | **.700** |\n"
     )
 
 
-def test_the_lowest_may_be_the_best():
+def test_the_lowest_value_can_be_the_best():
     rows = [{**row, "ece": row["accuracy"]} for row in ROWS[:3]]
     assert "**.300**" in by_method(rows, "shots", ["ece"])
 
@@ -31,7 +31,7 @@ def test_the_interval_over_seeds_is_students():
     )
 
 
-def test_one_row_keeps_the_interval_it_carries():
+def test_a_single_row_keeps_its_own_interval():
     row = {"label": "NN", "shots": 1, "accuracy": 0.5, "accuracy_low": 0.4, "accuracy_high": 0.7}
     assert series([row], "shots", "accuracy") == ([1], [0.5], [0.4], [0.7])
     assert ".500** ± .150" in by_method([row], "shots", ["accuracy"], interval=True)
@@ -49,7 +49,7 @@ def test_a_plain_table():
     assert markdown(("a", "b"), [("1", "2")]) == "| a | b |\n|---|---|\n| 1 | 2 |\n"
 
 
-def test_a_method_has_its_own_look_and_a_beam_its_shade():
+def test_each_method_has_a_style_and_each_beam_a_shade():
     wide, narrow = style("HB-OMP (beam 32)"), style("HB-OMP (beam 8)")
     assert wide["color"] != narrow["color"]
     assert wide["marker"] == narrow["marker"] == style("HB-OMP")["marker"] != style("OMP")["marker"]

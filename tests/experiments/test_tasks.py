@@ -22,11 +22,11 @@ def test_shots_are_drawn_for_every_class():
     assert drawn.X_val is small().X_val or np.array_equal(drawn.X_val, small().X_val)
 
 
-def test_fewer_shots_are_a_part_of_more():
+def test_fewer_shots_are_a_subset_of_more():
     assert set(small().shots(1, seed=5).ids) < set(small().shots(3, seed=5).ids)
 
 
-def test_all_images_where_none_or_too_many_are_asked():
+def test_none_or_too_many_shots_keep_all_images():
     task = small()
     assert task.shots(None, 0) is task
     assert task.shots(4, 0) is task
@@ -52,7 +52,7 @@ def test_fewer_classes_keep_their_images_and_ancestors():
     assert (len(sample.y), len(sample.y_val), len(sample.ids)) == (150, 150, 150)
 
 
-def test_all_classes_where_more_are_asked():
+def test_too_many_classes_keep_all_classes():
     sample = imagenette_sample()
     assert sample.first_classes(10) is sample
 
@@ -63,7 +63,7 @@ def imagenette_sample():
     return task_from_arrays("sample", "none", data.hierarchy, train, val)
 
 
-def test_the_sample_stands_in_for_imagenette(monkeypatch, tmp_path):
+def test_the_sample_replaces_missing_imagenette(monkeypatch, tmp_path):
     monkeypatch.setenv(SHARED, str(tmp_path))
     task = imagenette()
     assert task.name == "ImageNette sample"
@@ -72,7 +72,7 @@ def test_the_sample_stands_in_for_imagenette(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("make", [tiny_imagenet, cifar10])
-def test_absent_data_says_what_to_do(monkeypatch, tmp_path, make):
+def test_missing_data_errors_say_what_to_do(monkeypatch, tmp_path, make):
     monkeypatch.setenv(SHARED, str(tmp_path))
     with pytest.raises(HCEPError, match=r"no data: .* is not in the `data` folder of HCEP_SHARED .* --data"):
         make()

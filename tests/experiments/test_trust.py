@@ -23,7 +23,7 @@ def rows(task: Task) -> list[dict]:
     return [{"data": task.name, **row} for row in found]
 
 
-def test_answers_keep_their_promise_and_a_fixed_level_has_the_same_coverage(rows: list[dict]) -> None:
+def test_coverage_is_kept_and_equals_that_of_the_fixed_level(rows: list[dict]) -> None:
     hedged = [r for r in rows if r["label"] == HEDGED]
     fixed = [r for r in rows if r["label"] == FIXED]
     assert [r["coverage"] for r in hedged] == [r["coverage"] for r in fixed]
@@ -31,7 +31,7 @@ def test_answers_keep_their_promise_and_a_fixed_level_has_the_same_coverage(rows
     assert all(0.0 <= r["worst_classes"] <= r["coverage"] for r in hedged)
 
 
-def test_unknown_images_are_told_apart_and_placed(rows: list[dict]) -> None:
+def test_unknown_images_are_detected_and_placed(rows: list[dict]) -> None:
     found = {r["label"]: r for r in rows if r["part"] == "unknown"}
     assert found[SCORE]["auroc"] > 0.7
     assert 0.0 <= found[KIND]["false_alarms"] < 0.3

@@ -16,7 +16,7 @@ def edges_kept(tree, wrong):
 
 
 @given(kind=st.sampled_from(sorted(KINDS)), share=st.floats(0, 1), seed=st.integers(0, 1000))
-def test_the_classes_stay_and_nothing_is_invented(kind, share, seed):
+def test_a_corrupted_tree_has_the_same_classes_and_no_new_synsets(kind, share, seed):
     wrong = corrupt(TREE, kind, share, seed)
     assert set(wrong.leaves) == set(TREE.leaves)
     assert set(wrong.ids) <= set(TREE.ids)
@@ -61,6 +61,6 @@ def test_a_share_out_of_range(share):
         corrupt(TREE, "leaves", share, seed=0)
 
 
-def test_a_dag_is_refused(diamond: Hierarchy):
+def test_a_dag_is_rejected(diamond: Hierarchy):
     with pytest.raises(HCEPError, match="only trees can be corrupted"):
         corrupt(diamond, "leaves", 0.5, seed=0)

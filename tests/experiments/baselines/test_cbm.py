@@ -27,7 +27,7 @@ def test_an_image_has_the_concepts_of_all_paths_to_its_class(diamond: Hierarchy)
     assert named == [{"cat", "pet", "feline"}, {"lion", "feline"}]
 
 
-def test_a_score_stands_at_the_atom_of_the_first_parent(diamond: Hierarchy) -> None:
+def test_a_score_is_stored_at_the_atom_of_the_first_parent(diamond: Hierarchy) -> None:
     X, y = draw(diamond.leaves)
     model = CBMClassifier(diamond, collapse=False, concept_epochs=2).fit(X, y)
     h, codes, scores = model.hierarchy_, model.pursue(X).codes, model.predictor_(X)
@@ -51,7 +51,7 @@ def test_two_steps_of_adam_by_hand() -> None:
     assert parameters[0] == pytest.approx(-0.1 - 0.1 * second, rel=1e-4)
 
 
-def test_adam_is_that_of_torch() -> None:
+def test_adam_equals_torch() -> None:
     torch = pytest.importorskip("torch", reason="compared with torch where it is installed")
     rng = np.random.default_rng(0)
     ours = rng.standard_normal((5, 3)).astype(np.float32)
@@ -84,7 +84,7 @@ def test_cross_entropy_falls_with_the_epochs(pets: Hierarchy) -> None:
     assert losses[0] > 2 * losses[1] > 4 * losses[2]
 
 
-def test_concepts_that_cannot_be_told_are_predicted_by_their_share() -> None:
+def test_concepts_that_images_do_not_show_are_predicted_by_their_share() -> None:
     """Two equal images, one with the concept: the best a linear predictor can say is one half."""
     scores = fit_concept_predictor(np.ones((2, 3)), np.array([[True], [False]]), epochs=200)(np.ones((2, 3)))
     assert scores == pytest.approx(np.zeros((2, 1)), abs=1e-3)
@@ -99,7 +99,7 @@ def test_the_answer_is_the_same_on_any_number_of_threads(n_concepts: int) -> Non
     assert one.weight.tolist() == two.weight.tolist()
 
 
-def test_the_seed_orders_the_batches() -> None:
+def test_the_seed_decides_the_order_of_the_batches() -> None:
     rng = np.random.default_rng(0)
     X, targets = rng.standard_normal((60, 5)), rng.random((60, 4)) < 0.3
     a, b, c = (fit_concept_predictor(X, targets, epochs=5, batch_size=20, random_state=s).weight for s in (0, 0, 1))
@@ -145,6 +145,6 @@ def test_several_parents(diamond: Hierarchy) -> None:
         ({"batch_size": -1}, r"batch_size must be a positive integer; got -1"),
     ],
 )
-def test_bad_options(pets: Hierarchy, options: dict[str, int], match: str) -> None:
+def test_invalid_options_are_rejected(pets: Hierarchy, options: dict[str, int], match: str) -> None:
     with pytest.raises(HCEPError, match=match):
         CBMClassifier(pets, **options).fit(*draw(pets.leaves))

@@ -109,7 +109,7 @@ def test_the_largest_penalty_empties_every_code(pets_dictionary: ConceptDictiona
     assert max(len(support) for support in nearly.supports) >= 1
 
 
-def test_what_does_not_converge_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_codes_that_do_not_converge_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(penalised, "MAX_ROUNDS", 1)
     monkeypatch.setitem(penalised.LIMITS, "max_iter", 0)
     dictionary, X = problem(2)
@@ -121,7 +121,7 @@ def test_what_does_not_converge_is_counted(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_bounded_code_keeps_the_largest_shares_as_they_are(seed: int) -> None:
+def test_a_bounded_code_keeps_the_largest_shares_unchanged(seed: int) -> None:
     dictionary, X = problem(seed)
     everything, bounded = lasso(X, dictionary, alpha=0.1), lasso(X, dictionary, 2, alpha=0.1)
     w, _ = unit_codes(everything.codes, dictionary)
@@ -131,7 +131,7 @@ def test_a_bounded_code_keeps_the_largest_shares_as_they_are(seed: int) -> None:
     assert (np.isclose(kept, w) | (kept == 0)).all()
 
 
-def test_atoms_come_with_the_largest_share_first() -> None:
+def test_atoms_are_sorted_by_their_share() -> None:
     dictionary, X = problem(2)
     found = lasso(X, dictionary, alpha=0.1)
     w, _ = unit_codes(found.codes, dictionary)
@@ -140,7 +140,7 @@ def test_atoms_come_with_the_largest_share_first() -> None:
     assert found.selected.shape[1] == max(len(row) for row in shares)
 
 
-def test_residuals_are_those_of_the_codes() -> None:
+def test_residuals_belong_to_the_codes() -> None:
     dictionary, X = problem(5)
     found = lasso(X, dictionary, 2, alpha=0.2)
     assert found.residual_norms == pytest.approx(np.linalg.norm(X - found.codes @ dictionary.atoms, axis=1))
@@ -157,7 +157,7 @@ def test_the_chosen_penalty_gives_the_wanted_mean_support(positive: bool, n_nonz
     assert np.mean(sizes) == pytest.approx(n_nonzero, rel=0.05)
 
 
-def test_without_a_penalty_the_images_choose_it(pets_dictionary: ConceptDictionary) -> None:
+def test_the_default_penalty_is_chosen_on_the_images(pets_dictionary: ConceptDictionary) -> None:
     X = np.random.default_rng(0).standard_normal((40, 4))
     chosen = lasso(X, pets_dictionary, 2)
     given_ = lasso(X, pets_dictionary, 2, alpha=penalised.Lasso(pets_dictionary, False).alpha(X, 2))
@@ -165,7 +165,7 @@ def test_without_a_penalty_the_images_choose_it(pets_dictionary: ConceptDictiona
     assert lasso(X, pets_dictionary).supports == chosen.supports  # the depth is 2
 
 
-def test_more_atoms_than_any_penalty_gives_are_not_waited_for(pets_dictionary: ConceptDictionary) -> None:
+def test_too_many_wanted_atoms_end_the_search_for_a_penalty(pets_dictionary: ConceptDictionary) -> None:
     X = np.random.default_rng(0).standard_normal((5, 4))
     sizes, most = (
         [len(support) for support in lasso(X, pets_dictionary, alpha=alpha).supports]
@@ -176,7 +176,7 @@ def test_more_atoms_than_any_penalty_gives_are_not_waited_for(pets_dictionary: C
 
 @pytest.mark.slow
 @FREE_AND_POSITIVE
-def test_fifteen_thousand_real_images_in_a_minute_and_a_half(positive: bool, tiny_imagenet: dict[str, Any]) -> None:
+def test_fifteen_thousand_real_images_take_less_than_90_seconds(positive: bool, tiny_imagenet: dict[str, Any]) -> None:
     data = tiny_imagenet
     dictionary = ConceptDictionary.from_images(data["hierarchy"], data["X"], data["y"])
     X = np.concatenate([data["X"], data["X_val"]])
@@ -224,12 +224,12 @@ def test_images_go_through_the_dictionarys_transform(pets: Any) -> None:
         ({"n_nonzero": 0}, r"n_nonzero must be a positive integer, or None for the depth"),
     ],
 )
-def test_bad_options(pets_dictionary: ConceptDictionary, options: dict[str, Any], match: str) -> None:
+def test_invalid_options_are_rejected(pets_dictionary: ConceptDictionary, options: dict[str, Any], match: str) -> None:
     with pytest.raises(HCEPError, match=match):
         lasso(np.ones((2, 4)), pets_dictionary, **options)
 
 
-def test_bad_images(pets_dictionary: ConceptDictionary) -> None:
+def test_invalid_images_are_rejected(pets_dictionary: ConceptDictionary) -> None:
     with pytest.raises(DictionaryError, match=r"NaN or infinite values in 1 of 2 rows, such as rows 1"):
         lasso([[1.0, 0.0, 0.0, 0.0], [np.nan, 0.0, 0.0, 0.0]], pets_dictionary, alpha=0.5)
     with pytest.raises(DictionaryError, match=r"X has 3 dimensions, but the dictionary has 4"):

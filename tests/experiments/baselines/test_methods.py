@@ -132,6 +132,6 @@ def test_unknown_methods_and_options() -> None:
         ("tree-l1", {"mixing": -1.0}, r"mixing must be a number from 0 to 1, got -1.0"),
     ],
 )
-def test_bad_options(name: str, options: dict[str, Any], match: str) -> None:
+def test_invalid_options_are_rejected(name: str, options: dict[str, Any], match: str) -> None:
     with pytest.raises(HCEPError, match=match):
         make_method(name, ANIMALS, **options).fit(X, Y)

@@ -12,7 +12,7 @@ from experiments.baselines.penalised import alpha_for, sparse_codes, spread, str
 
 
 @given(wanted=st.floats(1.0, 50.0), rate=st.floats(0.3, 3.0))
-def test_a_size_that_some_penalty_gives_is_met(wanted: float, rate: float) -> None:
+def test_a_size_that_a_penalty_gives_is_found(wanted: float, rate: float) -> None:
     def mean_support(alpha: float) -> float:
         return 100.0 * (1.0 - alpha) ** rate
 
@@ -29,11 +29,11 @@ def test_a_size_that_some_penalty_gives_is_met(wanted: float, rate: float) -> No
         (lambda alpha: 0.0 if alpha > 0.3 else 90.0, 0.3),  # a jump from nothing: rather too much, which is cut
     ],
 )
-def test_where_no_penalty_gives_two_atoms(mean_support: Callable[[float], float], expected: float) -> None:
+def test_the_nearest_size_that_a_penalty_gives(mean_support: Callable[[float], float], expected: float) -> None:
     assert alpha_for(2, mean_support) == pytest.approx(expected, rel=0.3)
 
 
-def test_strongest_by_eye() -> None:
+def test_strongest_by_hand() -> None:
     weights = np.array([[0.0, 3.0, 1.0, 3.0], [0.0, 0.0, 2.0, 0.0]])
     assert strongest(weights, 3).tolist() == [[1, 3, 2], [2, -1, -1]]
     assert strongest(weights, 1).tolist() == [[1], [2]]

@@ -65,7 +65,7 @@ def problem(seed: int, several_parents: bool = False, n_images: int = 8) -> tupl
 
 @given(seed=SEEDS, soft=st.floats(0.0, 1.0), group=st.floats(0.0, 1.0))
 @settings(max_examples=40, deadline=None)
-def test_the_proximal_operator_is_that_of_a_slow_dual_solver(seed: int, soft: float, group: float) -> None:
+def test_the_proximal_operator_equals_a_slow_dual_solver(seed: int, soft: float, group: float) -> None:
     rng = np.random.default_rng(seed)
     parent, u = random_parents(rng, 7), 1.5 * rng.standard_normal(7)
 
@@ -78,7 +78,7 @@ def test_the_proximal_operator_is_that_of_a_slow_dual_solver(seed: int, soft: fl
     assert fast == pytest.approx(slow, abs=1e-3)
 
 
-def test_by_eye() -> None:
+def test_by_hand() -> None:
     """A root variable of 3 above leaves of 4 and 0.5: the leaves shrink by 1 first, then all three, of norm √18."""
     found = prox(np.array([3.0, 4.0, 0.5]), 0.0, 1.0, np.array([-1, 0, 0], dtype=np.int32))
     assert found == pytest.approx(np.array([3.0, 3.0, 0.0]) * (1 - 1 / np.sqrt(18)))
@@ -86,7 +86,7 @@ def test_by_eye() -> None:
 
 @given(seed=SEEDS)
 @settings(max_examples=20, deadline=None)
-def test_the_proximal_operator_is_that_of_spams(seed: int) -> None:
+def test_the_proximal_operator_equals_spams(seed: int) -> None:
     spams = pytest.importorskip("spams", reason="compared with SPAMS where it is installed")
     rng = np.random.default_rng(seed)
     parent, u = random_parents(rng, 12), 2.0 * rng.standard_normal(12)
@@ -178,7 +178,7 @@ def is_closed(support: tuple[str, ...], hierarchy: Hierarchy) -> bool:
 
 @given(seed=SEEDS, alpha=st.floats(0.02, 0.9))
 @settings(max_examples=40, deadline=None)
-def test_with_groups_alone_no_atom_is_used_without_those_above_it(seed: int, alpha: float) -> None:
+def test_with_groups_only_no_atom_is_used_without_those_above_it(seed: int, alpha: float) -> None:
     dictionary, X = problem(seed)
     found = tree_lasso(X, dictionary, alpha=alpha, mixing=1.0, tol=1e-4)
     assert all(is_closed(support, dictionary.hierarchy) for support in found.supports)
@@ -186,7 +186,7 @@ def test_with_groups_alone_no_atom_is_used_without_those_above_it(seed: int, alp
 
 @given(seed=SEEDS, n_nonzero=st.integers(1, 6))
 @settings(max_examples=30, deadline=None)
-def test_what_is_kept_of_such_a_code_is_closed_too(seed: int, n_nonzero: int) -> None:
+def test_a_bounded_code_is_closed_too(seed: int, n_nonzero: int) -> None:
     dictionary, X = problem(seed)
     found = tree_lasso(X, dictionary, n_nonzero, alpha=0.1, mixing=1.0, tol=1e-4)
     assert all(is_closed(support, dictionary.hierarchy) for support in found.supports)
@@ -228,7 +228,7 @@ def test_the_chosen_penalty_gives_the_wanted_mean_support(mixing: float) -> None
     assert np.mean(sizes) == pytest.approx(3, rel=0.05)
 
 
-def test_without_a_penalty_the_images_choose_it(pets_dictionary: ConceptDictionary) -> None:
+def test_the_default_penalty_is_chosen_on_the_images(pets_dictionary: ConceptDictionary) -> None:
     X = np.random.default_rng(0).standard_normal((40, 4))
     chosen = tree_lasso(X, pets_dictionary, 2)
     given_ = tree_lasso(X, pets_dictionary, 2, alpha=TreeLasso(pets_dictionary, 0.5).alpha(X, 2))
@@ -275,7 +275,7 @@ def test_zero_atoms_have_no_coefficient() -> None:
     assert "tabby" not in found.supports[0]
 
 
-def test_what_does_not_converge_is_counted() -> None:
+def test_codes_that_do_not_converge_are_counted() -> None:
     dictionary, X = problem(2)
     with pytest.warns(NotConvergedWarning, match=r"8 of 8 codes were still moving after max_iter=1 iterations; raise"):
         tree_lasso(X, dictionary, alpha=0.1, max_iter=1)
@@ -293,11 +293,11 @@ def test_what_does_not_converge_is_counted() -> None:
         ({"tol": -1.0}, r"tol must be a finite number of at least 0"),
     ],
 )
-def test_bad_options(pets_dictionary: ConceptDictionary, options: dict[str, Any], match: str) -> None:
+def test_invalid_options_are_rejected(pets_dictionary: ConceptDictionary, options: dict[str, Any], match: str) -> None:
     with pytest.raises(HCEPError, match=match):
         tree_lasso(np.ones((2, 4)), pets_dictionary, **options)
 
 
-def test_bad_images(pets_dictionary: ConceptDictionary) -> None:
+def test_invalid_images_are_rejected(pets_dictionary: ConceptDictionary) -> None:
     with pytest.raises(DictionaryError, match=r"NaN or infinite values in 1 of 2 rows, such as rows 1"):
         tree_lasso([[1.0, 0.0, 0.0, 0.0], [np.inf, 0.0, 0.0, 0.0]], pets_dictionary, alpha=0.5)
