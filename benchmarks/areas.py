@@ -1,6 +1,6 @@
-"""What is measured beside the pursuit: fit, predict, probabilities, explain, encode, and tensors, ours and the peers'.
+"""Speed of everything besides the pursuit (fit, predict, probabilities, explain, encode, tensors), ours and others.
 
-Each area has one task, ours first; a goal is the most that the first's time may be of another's.
+Each area has one task and several ways to do it, ours first. A goal is the largest ratio of our time to another's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHARED = Path(os.environ.get("HCEP_SHARED", Path(__file__).parents[2] / "shared"
 
 @dataclass(frozen=True)
 class Area:
-    """Ways to do one thing on `n_images` images: name -> what prepares a run; reasons why some cannot."""
+    """Ways to do one thing on `n_images` images: functions that prepare a run, by name, and reasons to skip some."""
 
     name: str
     n_images: int
@@ -35,7 +35,7 @@ class Area:
 
 @cache
 def problem(n_classes: int, per_class: int, n_dims: int = 512) -> tuple[Any, np.ndarray, np.ndarray]:
-    """A random tree over classes, and noisy images of them."""
+    """Make a random tree over classes, and noisy images of them."""
     rng = np.random.default_rng(0)
     tree = random_tree(n_classes, rng)
     means = rng.standard_normal((n_classes, n_dims)).astype(np.float32)
@@ -54,7 +54,7 @@ def model(n_classes: int) -> Any:
 
 @cache
 def logistic(n_classes: int, n_dims: int = 512) -> Any:
-    """A logistic regression as if fitted: how fast it predicts does not depend on the weights."""
+    """Make a logistic regression with random weights; its speed does not depend on them."""
     from sklearn.linear_model import LogisticRegression
 
     fitted = LogisticRegression()
@@ -76,7 +76,7 @@ def no_tiny() -> str | None:
 
 @cache
 def tiny(n_classes: int) -> tuple[Any, np.ndarray]:
-    """What "auto" chooses on Tiny-ImageNet's embeddings, fitted on some of its classes, and 15,000 images."""
+    """Fit ours with the settings that "auto" chooses on Tiny-ImageNet to some classes, and make 15,000 images."""
     from hcep import HCEPClassifier, Hierarchy
 
     data = np.load(SHARED / TINY, allow_pickle=False)
@@ -89,7 +89,7 @@ def tiny(n_classes: int) -> tuple[Any, np.ndarray]:
 
 
 def call_tiny(ours: bool, method: str, n_classes: int, n_images: int) -> Run:
-    """One call, or as many as make a thousand images."""
+    """Run one call, or as many as it takes for a thousand images."""
     fitted, X = tiny(n_classes)
     ask = getattr(fitted if ours else logistic(n_classes, X.shape[1]), method)
     some = X[:n_images]
@@ -155,7 +155,7 @@ def encoder() -> Any:
 
 
 def photos(n_images: int) -> list[Any]:
-    """The shared photos, again and again: what a run takes to begin and to end counts for little among many."""
+    """Repeat the shared photos, so that the start and the end of a run count for little."""
     from dataclasses import replace
 
     from hcep.datasets import read_images
@@ -172,7 +172,7 @@ def encode_ours(n_images: int) -> Run:
 
 
 def bare_network(n_images: int) -> Run:
-    """The network alone, on pixels that are in memory already."""
+    """Run only the network, on pixels in memory."""
     from hcep.embeddings.images import open_image
 
     pixels = np.stack([encoder().preprocess(open_image(item.path)) for item in photos(256)])
@@ -206,7 +206,7 @@ def compiled(n_images: int, **options: Any) -> Run:
 
 
 def naive_beam(n_images: int, width: int) -> Run:
-    """Algorithm 2 as one writes it in torch: residual vectors, least squares of every candidate, images together."""
+    """Algorithm 2 written directly in torch: residual vectors, and least squares of every candidate, in batches."""
     import torch
 
     task = make_task(n_images)
@@ -219,7 +219,7 @@ def naive_beam(n_images: int, width: int) -> Run:
     widest, X = int(tree.n_children.max()), torch.from_numpy(task.X)
 
     def solve(x: Any, nodes: Any) -> Any:
-        """Residuals of images on paths, (n, k, n_dims)."""
+        """Return the residuals of images on paths, (n, k, n_dims)."""
         path = along[nodes]
         D = torch.where((path >= 0)[..., None], atoms[index["edge"][path.clamp_min(0)]], 0.0)
         gram = D @ D.transpose(-1, -2) + 1e-6 * torch.eye(D.shape[-2])
@@ -239,7 +239,7 @@ def naive_beam(n_images: int, width: int) -> Run:
             tried = torch.where(best.values >= 0, children.gather(-1, best.indices), nodes[..., None])
             tried = tried.flatten(1)
             left = solve(x, tried)
-            # A hypothesis that has ended stands there once per child that it lacks: once is enough.
+            # A finished hypothesis appears once per missing child; keep it once.
             twice = (tried[:, :, None] == tried[:, None, :]).tril(-1).any(-1)
             kept = (
                 torch.where(twice, torch.inf, left.norm(dim=-1)).topk(min(width, tried.shape[1]), largest=False).indices

@@ -1,4 +1,4 @@
-"""How far could an exact search prune a huge tree? An admissible bound of every path's score, measured.
+"""Measure how much of a huge tree an exact search could prune with an admissible bound of every path's score.
 
     python benchmarks/bound.py                  82,000 concepts, 512 dimensions; takes minutes
 
@@ -9,12 +9,12 @@ where y and R are the leading coordinates. The offsets c of an anchor go with th
 
 by the triangle inequality and the definition of the spectral norm. The first term takes a product of few coordinates,
 ``||S||_2`` is known beforehand, ``||z||`` is one number per image. A path whose bound is below the true score of
-another is never the best, so leaving it out changes no answer. (Without products of the image a subtree has no useful
-bound: each of its directions could explain all that is left of some image.)
+another is never the best, so pruning it changes no answer. (Without products of the image a subtree has no useful
+bound: each of its directions could explain the rest of some image.)
 
-A search that prunes pays the product of leading coordinates for all directions, one pass over all paths, and for each
-path that is left one product per concept on it, several times dearer each than in the product of all. It wins only
-where few paths are left at few coordinates.
+A search that prunes needs the product of leading coordinates with all directions, one pass over all paths, and one
+product per concept on each remaining path, which costs several times more than in one product of all directions.
+Pruning is faster only if few paths remain at few coordinates.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 
 
 def path_norms(p: Floats, basis: PathProblem) -> Floats:
-    """``sqrt(score + anchor * length)`` of every complete path from products with directions, (n, n_leaf_paths)."""
+    """Return ``sqrt(score + anchor * length)`` of every complete path from products, (n, n_leaf_paths)."""
     tree, column = basis.tree, np.maximum(basis.column, 0)
     squares = np.where(basis.column >= 0, ((p + basis.offset)[:, column] * basis.sign) ** 2, 0.0)
     for level in range(2, tree.depth + 1):
@@ -42,7 +42,7 @@ def path_norms(p: Floats, basis: PathProblem) -> Floats:
 
 
 def spectral_norms(rest: Floats, basis: PathProblem) -> Floats:
-    """``||S||_2`` of every complete path, (n_leaf_paths,)."""
+    """Return ``||S||_2`` of every complete path, (n_leaf_paths,)."""
     found = np.zeros(len(basis.tree.leaf_nodes))
     for k, path in enumerate(basis.nodes_of_path[basis.tree.leaf_nodes]):
         columns = basis.column[path[path >= 0]]
@@ -52,7 +52,7 @@ def spectral_norms(rest: Floats, basis: PathProblem) -> Floats:
 
 
 def scores_and_bounds(x: Floats, basis: PathProblem, shares: list[float]) -> tuple[Floats, list[Floats]]:
-    """Score of every complete path of images in the dictionary's space, and its bounds by shares of the coordinates."""
+    """Return the score of every complete path, and its bounds by shares of the coordinates."""
     q = basis.directions
     axes = np.linalg.eigh(q.T @ q)[1][:, ::-1]
     penalty = basis.anchor * basis.tree.level[basis.tree.leaf_nodes]
@@ -76,7 +76,7 @@ def main() -> None:
     means = dict(zip(tree.leaves, rng.standard_normal((len(tree.leaves), options.dims)), strict=True))
     dictionary = ConceptDictionary.from_leaf_embeddings(tree, means)
     picked = dictionary.leaf_embeddings[rng.integers(len(tree.leaves), size=options.images)]
-    print(f"{dictionary!r}\npaths left, and the middle bound over the best score, by share of the coordinates\n")
+    print(f"{dictionary!r}\nremaining paths, and median bound / best score, by share of the coordinates\n")
     for noise in (0.1, 0.3, 0.5, 0.7):
         x = picked + noise * rng.standard_normal(picked.shape)
         scores, bounds = scores_and_bounds(x, dictionary.path_problem(), shares)

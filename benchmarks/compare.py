@@ -1,9 +1,9 @@
-"""Is a change slower? Ours before and after, in turns, on this machine; fails where the median is 15 % slower.
+"""Compare our speed with another revision on this machine; fails if the median is more than 15 % slower.
 
     python benchmarks/compare.py main          compares the working copy with the revision `main`
 
-Each revision runs in a process of its own, from its own checkout, with the tasks of this folder, first once to compile,
-then in turns. The ratio of every turn counts, so that a slow moment of the machine hits both.
+Each revision runs in its own process, from its own checkout, with the tasks of this folder: first once to compile, then
+in turns. The ratios of the turns are compared, so that a slow moment of the machine affects both.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 HERE = Path(__file__).parent
-#: More than this times the time of before is too slow.
+#: The largest allowed ratio of the new time to the old one.
 LIMIT = 1.15
 
 
 def ours() -> dict[str, Callable[[], Callable[[], object]]]:
-    """What is compared: our part of every area that can run, and of the pursuit."""
+    """Return our part of every area that can run, and of the pursuit."""
     from areas import AREAS
     from solvers import BEAM, EXACT, FLAT, SOLVERS
     from speed_task import make_task
@@ -53,7 +53,7 @@ def serve() -> None:
 
 
 class Revision:
-    """A process that measures one checkout."""
+    """Start a process that measures one checkout."""
 
     def __init__(self, source: Path) -> None:
         environment = dict(os.environ, PYTHONPATH=f"{source}{os.pathsep}{HERE}")
@@ -76,7 +76,7 @@ class Revision:
 
 
 def judge(before: list[float], after: list[float], limit: float = LIMIT) -> tuple[float, float, float, bool]:
-    """Median, least and greatest ratio of the turns, and whether the change is too slow."""
+    """Return the median, smallest and largest ratio of the turns, and whether the change is too slow."""
     ratios = sorted(b / a for a, b in zip(before, after, strict=True))
     middle = ratios[len(ratios) // 2] if len(ratios) % 2 else sum(ratios[len(ratios) // 2 - 1 :][:2]) / 2
     return middle, ratios[0], ratios[-1], middle > limit
@@ -84,9 +84,9 @@ def judge(before: list[float], after: list[float], limit: float = LIMIT) -> tupl
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("revision", nargs="?", default="HEAD", help="what to compare the working copy with")
+    parser.add_argument("revision", nargs="?", default="HEAD", help="revision to compare the working copy with")
     parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--only", action="append", help="part of a name; may be repeated")
+    parser.add_argument("--only", action="append", help="part of a name; repeatable")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:

@@ -26,7 +26,7 @@ def main() -> None:
     content = {"classes": dag["leaf_wnids"], "synsets": synsets}
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     TARGET.parent.mkdir(parents=True, exist_ok=True)
-    # No time stamp: the file is the same whenever it is made.
+    # Without a time stamp the file is always the same.
     TARGET.write_bytes(gzip.compress(text.encode("utf-8"), compresslevel=9, mtime=0))
     shutil.copyfile(PACKAGE / "datasets" / "sample" / "WORDNET_LICENSE", TARGET.with_name("WORDNET_LICENSE"))
     print(f"{len(synsets):,} synsets, {len(dag['leaf_wnids']):,} classes, {TARGET.stat().st_size / 1e3:.0f} KB")

@@ -1,10 +1,10 @@
-"""How long a fit of many classes takes, and how much memory: each in a process of its own, with the defaults.
+"""Measure time and memory of a fit to many classes with the defaults, each in its own process.
 
     python benchmarks/many_classes.py                 1,000, 5,000 and 20,000 classes, 5 images each, 512 dimensions
     python benchmarks/many_classes.py 20000           one of them
 
-Random images of a random tree (see areas.py). Kernels are compiled before the clock starts, by a fit of 20 classes.
-Fails where 20,000 classes take more than 90 s or 4 GB.
+The images and the tree are random (see areas.py). A fit to 20 classes compiles the kernels before the clock starts. It
+fails if 20,000 classes take more than 90 s or 4 GB.
 """
 
 from __future__ import annotations

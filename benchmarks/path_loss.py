@@ -1,4 +1,4 @@
-"""What the path loss does to a linear adapter over Tiny-ImageNet's embeddings: to geometry, and to accuracy.
+"""Measure what the path loss does to geometry and accuracy of a linear adapter on Tiny-ImageNet's embeddings.
 
     python benchmarks/path_loss.py          (needs torch and the data of HCEP_SHARED; a few minutes)
 
@@ -27,7 +27,7 @@ PLAIN = {"pull": 0.0, "orthogonality": 0.0, "cones": 0.0}
 
 
 def read() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, hcep.Hierarchy]:
-    """Images and classes of training and validation, unit mean square norm, and the tree above the classes."""
+    """Return images and classes for training and validation, with unit mean square norm, and the tree."""
     data = np.load(SHARED / "data/tinyimagenet200_efficientnet_lite2.npz", allow_pickle=False)
     nodes = json.loads((SHARED / "data/imagenet1k_wordnet_dag.json").read_text("utf-8"))["nodes"]
     edges = [(parent, child) for child, node in nodes.items() for parent in node["hypernyms"]]
@@ -39,7 +39,7 @@ def read() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, hcep.Hierarc
 
 
 def train_adapter(X: np.ndarray, y: np.ndarray, tree: hcep.Hierarchy, epochs: int, **weights: float) -> np.ndarray:
-    """The adapter's matrix after the epoch that held-out images like best."""
+    """Return the adapter's matrix after the epoch with the lowest loss on held-out images."""
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
     position = class_positions(y, tree)

@@ -1,12 +1,12 @@
-"""Speed, ours and the peers', as ratios inside one run.
+"""Measure our speed and that of other libraries, as ratios within one run.
 
     make bench          or          python benchmarks/run.py --images 20000 --turns 9
                                     python benchmarks/run.py --only predict --only tensors
 
-Of the pursuit, every solver is tried with each number of threads and keeps its best; the other areas (areas.py) have as
-many as are allowed. All ways run in turns, so that a slow moment of the machine hits all; medians count, ratios
-are medians of each turn's own ratio, and the spread (slowest to fastest turn) is printed beside them. The rows of the
-pursuit go to experiments/results/bench, from which README's table is made; everything goes to bench.json beside them.
+For the pursuit, every solver is tried with each number of threads and uses the best one; the other areas (areas.py) use
+as many as are allowed. All ways take turns, so that a slow moment of the machine affects all of them. Results are
+medians, ratios are medians of the ratios of each turn, and the spread (slowest to fastest turn) is printed too. The rows
+of the pursuit are written to experiments/results/bench, from which README's table is made, and everything to bench.json there.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def clock(run: Run, threads: int) -> float:
 
 
 def best_threads(solver: Solver, task: SpeedTask, most: int) -> tuple[Run, int]:
-    """The solver with the number of threads that is quickest in a short trial, after a run that compiles."""
+    """Return the solver with the fastest number of threads in a short trial, after a run that compiles."""
     trials = []
     for threads in range(1, most + 1):
         run = solver.prepare(task, threads)
@@ -55,7 +55,7 @@ def best_threads(solver: Solver, task: SpeedTask, most: int) -> tuple[Run, int]:
 
 
 def measure(task: SpeedTask, n_turns: int, most: int) -> tuple[Times, dict[str, int]]:
-    """Seconds per image of every solver, turn by turn, and the threads each ran with."""
+    """Return the seconds per image of every solver in every turn, and its number of threads."""
     ready: dict[str, tuple[Run, int]] = {}
     for solver in SOLVERS:
         reason = solver.skip()
@@ -70,7 +70,7 @@ def measure(task: SpeedTask, n_turns: int, most: int) -> tuple[Times, dict[str, 
 
 
 def ratios(times: Times) -> list[tuple[str, NDArray[np.float64], Callable[[float], bool], str]]:
-    """(what, the ratio in every turn, whether its median is good enough, the bound in words), for peers that ran."""
+    """Yield a name, its ratio in every turn, a test of the median, and the bound as text, for solvers that ran."""
     rows = [
         ("exact search / bare product, time", times[EXACT] / times[BARE], lambda r: r <= 1.6, "at most 1.6"),
         ("beam 32 / bare product, time", times[BEAM] / times[BARE], lambda r: r <= 3.0, "at most 3"),
@@ -88,7 +88,7 @@ def ratios(times: Times) -> list[tuple[str, NDArray[np.float64], Callable[[float
 
 
 def measure_area(area: Area, n_turns: int, threads: int) -> list[dict[str, Any]]:
-    """Every way of an area in turns: seconds, and ours as a share of each peer's time."""
+    """Measure every way of an area in turns, and the ratio of our time to that of each other way."""
     reason = area.skip()
     if reason:
         print(f"{area.name:30} skipped: {reason}")
@@ -114,7 +114,7 @@ def measure_area(area: Area, n_turns: int, threads: int) -> list[dict[str, Any]]
 
 
 def saved(times: Times, threads: dict[str, int], options: argparse.Namespace, shape: str) -> None:
-    """The rows of README's table."""
+    """Write the rows of README's table."""
     records = Records(options.output, "bench")
     records.keep([])
     records.provenance = {"shape": shape, "machine": f"{platform.machine()}, {os.cpu_count()} cores", **vars(options)}
@@ -139,11 +139,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=20_000)
     parser.add_argument("--turns", type=int, default=9)
-    parser.add_argument("--threads", type=int, default=2, help="most threads a solver may have")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the rows")
-    parser.add_argument("--only", action="append", help="part of an area's name, or `pursuit`; may be repeated")
+    parser.add_argument("--threads", type=int, default=2, help="maximum number of threads of a solver")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the rows")
+    parser.add_argument("--only", action="append", help="part of an area's name, or `pursuit`; repeatable")
     options = parser.parse_args()
-    os.environ["OMP_NUM_THREADS"] = str(options.threads)  # what ours, and torch when it is imported, go by
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)  # for our threads, and for torch's
 
     def wanted(name: str) -> bool:
         return not options.only or any(part in name for part in options.only)
@@ -159,7 +159,7 @@ def main() -> int:
 
 
 def measure_pursuit(options: argparse.Namespace) -> tuple[int, list[dict[str, Any]]]:
-    """The pursuit and its peers: how many bounds are missed, and the rows."""
+    """Measure the pursuit and other libraries; return the number of missed bounds, and the rows."""
     task = make_task(options.images)
     basis = task.dictionary.path_problem()
     shape = f"{len(task.X):,} images of {task.X.shape[1]} dimensions, float32; {task.n_nonzero} atoms for flat OMP; "

@@ -1,4 +1,4 @@
-"""What many images on many machines take: rates measured here, a formula, and a simulation that checks the formula.
+"""Estimate the time of many images on many machines: measured rates, a formula, and a simulation that checks it.
 
     python benchmarks/scale.py --measure          measures one core of this machine (needs ray, the photos extra and the
                                                   data of HCEP_SHARED), writes experiments/results/scale.json
@@ -24,7 +24,7 @@ import numpy as np
 RESULTS = Path(__file__).parents[1] / "experiments" / "results" / "scale.json"
 SHARED = Path(os.environ.get("HCEP_SHARED", Path(__file__).parents[2] / "shared"))
 CORES = 64
-#: Of a machine and of a worker process, per hour; and how long until one that died works again.
+#: Failures of a machine and of a worker process per hour, and the seconds until a machine is replaced.
 NODE_DEATHS, WORKER_DEATHS, REPAIR_SECONDS = 1 / 720, 1 / 200, 600.0
 
 
@@ -32,7 +32,7 @@ NODE_DEATHS, WORKER_DEATHS, REPAIR_SECONDS = 1 / 720, 1 / 200, 600.0
 
 
 def rate(n_images: int, work) -> float:
-    """Images per second of processor time: what one core does, whatever else the machine is busy with."""
+    """Return images per second of processor time, which does not depend on other work of the machine."""
     work()
     times = []
     for _ in range(3):
@@ -47,7 +47,7 @@ def work_nothing(task):
 
 
 def measure() -> dict[str, float]:
-    """Images per second of one core, bytes per image, seconds per actor and per task."""
+    """Measure images per second of one core, bytes per image, and seconds per actor and per task."""
     from areas import call, encoder, model
 
     from hcep import ray as distributed
@@ -80,7 +80,7 @@ def measure() -> dict[str, float]:
 
 
 def listed_bytes(rows: list[tuple[str, str]]) -> float:
-    """Memory that the driver's list of images takes, per image."""
+    """Return the memory of the driver's list of images, per image."""
     import tracemalloc
 
     from hcep.ray.encoding import _Image
@@ -96,9 +96,9 @@ def listed_bytes(rows: list[tuple[str, str]]) -> float:
 
 
 def on_paper(n_images: float, n_nodes: int, speed: float, shard: int, start: float, per_task: float) -> float:
-    """Seconds: images over workers, or tasks that one driver hands out, the start, a last round, and what deaths take.
+    """Estimate the seconds: the work divided by workers or the driver's tasks, the start, a last round, and failures.
 
-    A death loses half a shard under way and the worker for the time of repair: of a node, all its workers.
+    A failure loses half a shard and its worker until it is replaced; a failed node loses all of its workers.
     """
     workers, seconds = n_nodes * CORES, shard / speed
     busy = max(n_images / shard * seconds / workers, n_images / shard * per_task)
@@ -109,7 +109,7 @@ def on_paper(n_images: float, n_nodes: int, speed: float, shard: int, start: flo
 def simulated(
     n_images: float, n_nodes: int, speed: float, shard: int, start: float, per_task: float, seed: int = 0
 ) -> tuple[float, float]:
-    """Seconds until all shards are there, and the share of shards that were done twice; workers are told apart."""
+    """Simulate every worker; return the seconds until all shards are done, and the share that was done twice."""
     rng = np.random.default_rng(seed)
     todo, n_shards = int(np.ceil(n_images / shard)), int(np.ceil(n_images / shard))
     usual, redone, end, free = shard / speed, 0, 0.0, 0.0
@@ -171,7 +171,7 @@ def main() -> int:
             paper, (hours, twice) = on_paper(*case) / 3600, simulated(*case)
             worst = max(worst, abs(paper / (hours / 3600) - 1))
             print(f"| {work} | {n_nodes} | {spoken(paper)} | {spoken(hours / 3600)} | {twice:.2%} |")
-    print(f"\nlargest difference of the two: {worst:.1%}")
+    print(f"\nlargest difference between formula and simulation: {worst:.1%}")
     return int(worst > 0.1)
 
 

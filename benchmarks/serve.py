@@ -27,7 +27,7 @@ NUMBERS = count()
 
 
 def start(folder: Path, *arguments: str) -> tuple[subprocess.Popen[bytes], str]:
-    """A server that answers, and its address."""
+    """Start a server, and return its process and address when it answers."""
     log = folder / "log.txt"
     command = [sys.executable, "-c", "from hcep.cli import main; main()", "serve", "--port", "0", "--no-browser"]
     with log.open("wb") as file:
@@ -47,25 +47,25 @@ def start(folder: Path, *arguments: str) -> tuple[subprocess.Popen[bytes], str]:
 
 
 def memory(process: subprocess.Popen[bytes]) -> float:
-    """Resident megabytes."""
+    """Return the resident memory in megabytes."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024
 
 
 def cpu(process: subprocess.Popen[bytes]) -> float:
-    """Seconds of computing, on all cores: of the server, which encodes and searches; decoding is in other processes."""
+    """Return the processor seconds of the server, which encodes and searches; other processes decode."""
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def load(url: str, photos: list[bytes], n_clients: int, seconds: float) -> tuple[list[float], Counter[str]]:
-    """Seconds of each answer, and how many of each kind."""
+    """Return the seconds of each answer, and the number of answers by status."""
     times, kinds, end = [], Counter(), time.monotonic() + seconds
 
     async def ask(client: httpx.AsyncClient) -> None:
         while time.monotonic() < end:
             number = next(NUMBERS)
-            # Bytes after a JPEG's end change nothing but its hash.
+            # Bytes after the end of a JPEG change only its hash.
             data = photos[number % len(photos)] + number.to_bytes(8, "big")
             start = time.monotonic()
             try:
@@ -85,7 +85,7 @@ async def load(url: str, photos: list[bytes], n_clients: int, seconds: float) ->
 
 
 def report(title: str, arguments: list[str], photos: list[bytes], n_clients: int, seconds: float) -> float:
-    """Run one load and print a line about it; photos per second."""
+    """Run one load, print a line about it, and return photos per second."""
     with tempfile.TemporaryDirectory() as folder:
         process, url = start(Path(folder), *arguments)
         try:
@@ -114,7 +114,12 @@ def report(title: str, arguments: list[str], photos: list[bytes], n_clients: int
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=32)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of the load with all clients; the others a third")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=60.0,
+        help="duration of the load with all clients",
+    )
     given = parser.parse_args()
     photos = [path.read_bytes() for path in sorted((SHARED / "data/imagenette_images").rglob("*.JPEG"))]
     if not photos:
@@ -123,7 +128,7 @@ def main() -> None:
     report("1 client", [], photos, 1, third)
     alone = report(f"{n} clients, one by one", ["--batch", "1"], photos, n, third)
     together = report(f"{n} clients, together", [], photos, n, given.seconds)
-    print(f"together / one by one: {together / alone:.2f}")
+    print(f"together / one at a time: {together / alone:.2f}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Ours and the peers behind one interface: `prepare` is not timed, `run` is; a solver that cannot run says why."""
+"""Our solver and other libraries with one interface: `run` is timed, `prepare` is not, and `skip` returns a reason."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Run = Callable[[], object]
 
 @dataclass(frozen=True)
 class Solver:
-    """A named way to do the work on `n_images` of the task's images (all where None), with a number of threads.
+    """A named way to do the work on `n_images` of the task's images (None: all), with a number of threads.
 
-    Each solver runs with the number of threads that suits it best, of 1 to as many as are allowed. BLAS has as many.
+    Each solver, and BLAS, runs with the number of threads that is fastest for it.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Solver:
 
 
 def bare_product(task: SpeedTask, threads: int) -> Run:
-    """X @ Q.T with one row of Q for every node of the tree, shared directions or not."""
+    """X @ Q.T with one row of Q for every node of the tree, even if nodes share a direction."""
     basis = task.dictionary.path_problem()
     Q = basis.directions32[np.maximum(basis.column[1:], 0)]
     return lambda: task.X @ Q.T
@@ -71,7 +71,7 @@ def needs_spams() -> str | None:
     return None if find_spec("spams") else 'needs spams-bin: pip install "hcep[bench]"'
 
 
-#: scikit-learn does a few hundred images a second; a part of them is enough to tell.
+#: scikit-learn codes a few hundred images per second, so it is measured on fewer images.
 SKLEARN_IMAGES = 500
 
 BARE, EXACT, BEAM, FLAT = "bare X @ Q.T", "hb_omp, exact", "hb_omp, beam 32", "omp (flat)"

@@ -1,4 +1,4 @@
-"""The benchmark's task: a random tree of ImageNet's size, a dictionary on it, noisy images of its leaves."""
+"""The task of the speed benchmark: a random tree of ImageNet's size, its dictionary, and noisy images of its leaves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hcep import ConceptDictionary, Hierarchy
 
 @dataclass(frozen=True)
 class SpeedTask:
-    """What every solver gets."""
+    """The input of every solver."""
 
     dictionary: ConceptDictionary
     X: NDArray[np.float32]
@@ -20,7 +20,7 @@ class SpeedTask:
 
 
 def random_tree(n_leaves: int, rng: np.random.Generator) -> Hierarchy:
-    """Join random groups of two to eight synsets under a new one until one is left: many small splits, some large."""
+    """Join random groups of two to eight synsets under a new one until one is left."""
     ends = [f"leaf{i}" for i in range(n_leaves)]
     edges: list[tuple[str, str]] = []
     while len(ends) > 1:

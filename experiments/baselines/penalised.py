@@ -281,7 +281,7 @@ class TreeLasso(PenalisedSolver):
         self.mixing, self.max_iter, self.tol = float(mixing), int(max_iter), float(tol)
         self.unfinished = f"were still moving after max_iter={max_iter:,} iterations; raise max_iter, tol or alpha"
         tree = dictionary.hierarchy.path_tree
-        super().__init__(dictionary, tree.edge[1:])
+        super().__init__(dictionary, tree.edge[1:].astype(np.intp))
         self.parent = np.ascontiguousarray(tree.parent[1:] - 1)
         # Both matrices have the same nonzero eigenvalues, so the smaller one is enough.
         small = self.gram if len(self.unit) <= self.unit.shape[1] else self.unit.T @ self.unit
