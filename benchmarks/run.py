@@ -5,8 +5,9 @@
 
 For the pursuit, every solver is tried with each number of threads and uses the best one; the other areas (areas.py) use
 as many as are allowed. All ways take turns, so that a slow moment of the machine affects all of them. Results are
-medians, ratios are medians of the ratios of each turn, and the spread (slowest to fastest turn) is printed too. The rows
-of the pursuit are written to experiments/results/bench, from which README's table is made, and everything to bench.json there.
+medians, ratios are medians of the ratios of each turn, and the spread (slowest to fastest turn) is printed too. The
+rows of the pursuit are written to experiments/results/bench, from which README's table is made, and everything
+to bench.json in the same folder.
 """
 
 from __future__ import annotations
