@@ -85,7 +85,7 @@ name = "old"
 
 def test_a_file_of_an_older_version_still_runs(tmp_path):
     from hcep.cli.app import app
-    from hcep.models.loading import load_summary
+    from hcep.models import read_model
 
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "x.npz", X=rng.normal(size=(12, 4)), y=np.repeat(["a", "b", "c"], 4))
@@ -93,7 +93,7 @@ def test_a_file_of_an_older_version_still_runs(tmp_path):
     for _ in range(2):  # force, now overwrite, lets the second run replace the model
         result = run(app, "fit", "--config", path)
         assert result.exit_code == 0, result.exception
-    parameters = load_summary(tmp_path / "model").parameters
+    parameters = read_model(tmp_path / "model").document.parameters
     assert (parameters["anchor"], parameters["shrinkage"], parameters["unit_norm"]) == (0.2, None, True)
 
 
