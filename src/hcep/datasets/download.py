@@ -1,5 +1,6 @@
-"""Public image archives: fetched, resumed, checked and unpacked, none of which may reach out of its folder."""
+"""Download public image archives, check them and unpack them safely."""
 
+import hashlib
 import os
 import shutil
 import stat
@@ -12,23 +13,22 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from hcep._checks import require
 from hcep._files import WebResponse, cache_folder, fetch as fetch_url
 from hcep._progress import progress as progress_bar
 from hcep.datasets.image_dataset import DatasetError
 from hcep.errors import near_matches, quoted
 
-#: Address of a mirror that has the archives under their file names, instead of where they are published.
+#: Environment variable with the URL of a mirror that has the archives under their file names.
 MIRROR = "HCEP_DATA_MIRROR"
-#: Seconds of silence.
+#: Seconds without data after which a download fails.
 TIMEOUT = 60
 CHUNK = 1 << 20
-#: An archive may unpack to so many times its published size, and to so many files.
+#: Limits on unpacking: how many times the published size, and how many files.
 MAX_RATIO, MAX_FILES = 20, 2_000_000
 
 
 class Archive(NamedTuple):
-    """A published archive, its hash with the algorithm ("md5:…"), its size, and the folder that it unpacks to."""
+    """A published archive: its hash with the algorithm ("md5:…"), its size, and the folder that it unpacks to."""
 
     url: str
     hash: str
@@ -43,7 +43,7 @@ class Archive(NamedTuple):
 
 _FASTAI = "https://s3.amazonaws.com/fast-ai-imageclas/"
 _TORONTO = "https://www.cs.toronto.edu/~kriz/"
-#: To add one: its address, its published hash, its size and the folder in it.
+#: To add one, give its URL, its published hash, its size and the folder in it.
 ARCHIVES = {
     name: Archive(url, f"md5:{digest}", n_bytes, folder, title)
     for name, url, digest, n_bytes, folder, title in (
@@ -66,30 +66,18 @@ ARCHIVES = {
 def fetch(
     name: str, folder: str | os.PathLike[str] | None = None, *, mirror: str | None = None, progress: bool = False
 ) -> Path:
-    """Fetch a public image dataset and unpack it; what is there already is not fetched again.
+    """Download a public image dataset and unpack it, unless it is there already; return its folder.
 
     Parameters
     ----------
-    name : one of `ARCHIVES`. For "imagenet", whose terms everybody must accept for themselves, nothing is fetched:
-        `folder` is where it is.
-    folder : where it is unpacked to, and where an archive that was copied there by hand is found; the user's cache by
-        default
-    mirror : address of a folder that has the archives under their published file names; ``HCEP_DATA_MIRROR`` by default
-    progress : show a bar
-
-    Returns the dataset's place, as `read_images` takes it.
+    name : one of `ARCHIVES`. "imagenet" is not downloaded, because everybody must accept its terms: give the `folder`
+        where you unpacked it.
+    folder : where to unpack it, and where to look for an archive that was copied by hand; the user's cache by default
+    mirror : URL of a folder with the archives under their published names; ``HCEP_DATA_MIRROR`` by default
+    progress : show a progress bar
     """
     if name == "imagenet":
-        from hcep.datasets.layouts import imagenet
-
-        if folder is None or not Path(folder).is_dir():
-            raise DatasetError(
-                "ImageNet is not fetched, since its terms are between you and image-net.org: download it there, unpack "
-                f"it and give its folder; got {None if folder is None else str(folder)!r}"
-            )
-        if not imagenet.detect(Path(folder)):
-            raise DatasetError(f"{str(folder)!r} is not ImageNet: looked for {imagenet.LOOKS_FOR}")
-        return Path(folder)
+        return _own_imagenet(folder)
     if name not in ARCHIVES:
         raise DatasetError(
             f"no dataset {name!r} to fetch; there are {quoted(ARCHIVES, 10)}.{near_matches(name, ARCHIVES)}"
@@ -104,32 +92,47 @@ def fetch(
     return place
 
 
+def _own_imagenet(folder: str | os.PathLike[str] | None) -> Path:
+    from hcep.datasets.layouts import imagenet
+
+    if folder is None or not Path(folder).is_dir():
+        raise DatasetError(
+            "ImageNet cannot be fetched, because you must accept the terms of image-net.org: download it there, unpack "
+            f"it and give its folder; got {None if folder is None else str(folder)!r}"
+        )
+    if not imagenet.detect(Path(folder)):
+        raise DatasetError(f"{str(folder)!r} is not ImageNet: looked for {imagenet.LOOKS_FOR}")
+    return Path(folder)
+
+
 def download(
     archive: Archive, folder: str | os.PathLike[str], *, mirror: str | None = None, progress: bool = False
 ) -> Path:
-    """Fetch an archive into a folder and check it; an earlier run's part of it is continued. See `fetch`."""
-    pooch = require("pooch", "data", "fetching datasets")
-    pooch.get_logger().setLevel("WARNING")
+    """Download an archive into a folder and check its hash; an interrupted download is resumed. See `fetch`."""
     url = f"{mirror.rstrip('/')}/{archive.file}" if mirror else archive.url
-    part = Path(folder) / f"{archive.file}.part"
-
-    def downloader(url: str, output_file: str, _: Any) -> None:
-        _fetch(url, part, 2 * archive.n_bytes, progress)
-        part.replace(output_file)
-
+    packed = Path(folder, archive.file)
+    if packed.is_file() and _has_hash(packed, archive.hash):
+        return packed
+    part = packed.with_name(f"{archive.file}.part")
     try:
-        found = pooch.retrieve(url, archive.hash, archive.file, folder, downloader=downloader)
+        part.parent.mkdir(parents=True, exist_ok=True)
+        _fetch(url, part, 2 * archive.n_bytes, progress)
     except OSError as error:
         raise DatasetError(f"cannot fetch {url}: {error}; run it again to resume") from None
-    except ValueError as error:
-        if isinstance(error, DatasetError):
-            raise
-        part.unlink(missing_ok=True)
+    if not _has_hash(part, archive.hash):
+        part.unlink()
         raise DatasetError(
             f"{url} is not the published archive: its {archive.hash.partition(':')[0]} differs from {archive.hash}; "
-            "it was not kept. Try again, or another mirror"
-        ) from None
-    return Path(found)
+            "it was deleted. Try again, or another mirror"
+        )
+    part.replace(packed)
+    return packed
+
+
+def _has_hash(path: Path, expected: str) -> bool:
+    algorithm, _, digest = expected.partition(":")
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest() == digest
 
 
 def _fetch(url: str, part: Path, max_bytes: int, show_progress: bool) -> None:
@@ -139,7 +142,7 @@ def _fetch(url: str, part: Path, max_bytes: int, show_progress: bool) -> None:
     with ExitStack() as resources:
 
         def save(response: WebResponse) -> Callable[[bytes], object]:
-            if response.status == 416:  # nothing is left to send, or the part is of another file: the hash will tell
+            if response.status == 416:  # nothing is left to send, or the part is of another file: see its hash
                 return lambda chunk: None
             if response.status not in (200, 206):
                 raise DatasetError(f"cannot fetch {url}: the server answers {response.status} {response.reason}")
@@ -159,22 +162,22 @@ def _fetch(url: str, part: Path, max_bytes: int, show_progress: bool) -> None:
 def unpack(
     archive: str | os.PathLike[str], folder: str | os.PathLike[str], inner: str, *, max_bytes: int = 1 << 36
 ) -> Path:
-    """Unpack one folder (`inner`) of a .zip or .tar file; it appears when all of it is there."""
+    """Unpack the folder `inner` of a .zip or .tar file; it appears only when it is complete."""
     target = Path(folder, inner)
     with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as temporary:
         try:
             _extract(Path(archive), Path(temporary), max_bytes)
         except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, RuntimeError) as error:
             raise DatasetError(f"{os.fspath(archive)!r} cannot be unpacked: {error}") from None
-        found = Path(temporary, inner)
-        if not found.is_dir():
+        unpacked = Path(temporary, inner)
+        if not unpacked.is_dir():
             raise DatasetError(f"{os.fspath(archive)!r} has no folder {inner!r}")
-        os.replace(found, target)
+        os.replace(unpacked, target)
     return target
 
 
 def _members(archive: Path) -> Iterator[tuple[str, int, bool, bool, Callable[[], Any]]]:
-    """Name and size of what an archive holds, whether it is a folder, whether it is that or a file, how to open it."""
+    """Name and size of each member, whether it is a folder, whether it is a file or folder, and how to open it."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as packed:
             for i in packed.infolist():
@@ -189,21 +192,21 @@ def _members(archive: Path) -> Iterator[tuple[str, int, bool, bool, Callable[[],
 
 def _extract(archive: Path, folder: Path, most: int) -> None:
     def refusal(member: str, what: str) -> DatasetError:
-        return DatasetError(f"{str(archive)!r} is refused: {member[:200]!r} in it {what}; nothing of it was kept")
+        return DatasetError(f"{str(archive)!r} is refused: {member[:200]!r} in it {what}; nothing was unpacked")
 
     left, n_files = most, 0
-    for given, n_bytes, is_folder, is_plain, opened in _members(archive):
-        name, left = given.replace("\\", "/"), left - n_bytes
+    for member, n_bytes, is_folder, is_plain, opened in _members(archive):
+        name, left = member.replace("\\", "/"), left - n_bytes
         if not is_plain:
-            raise refusal(given, "is a link or device")
+            raise refusal(member, "is a link or device")
         if is_folder:
             continue
         parts = [part for part in PurePosixPath(name).parts if part != "."]
         if name.startswith("/") or ".." in parts or not parts or ":" in parts[0] or "\0" in name:
-            raise refusal(name, "leads out of the archive")
+            raise refusal(name, "points outside the archive")
         n_files += 1
         if left < 0 or n_files > MAX_FILES:
-            raise DatasetError(f"{str(archive)!r} unpacks to more than {most:,} bytes or {MAX_FILES:,} files, not kept")
+            raise DatasetError(f"{str(archive)!r} unpacks to more than {most:,} bytes or {MAX_FILES:,} files")
         place = folder.joinpath(*parts)
         place.parent.mkdir(parents=True, exist_ok=True)
         with opened() as packed, place.open("xb") as file:

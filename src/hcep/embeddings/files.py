@@ -119,7 +119,7 @@ def _read_store(path: Any, split: str | None, default_split: str | None, in_memo
     source = str(store.folder) + (f"{OF_SPLIT}{wanted}" if wanted else "")
     if in_memory is not None and len(part) > in_memory:
         return Embeddings(part, part.labels, encoder=store.encoder, source=source)
-    columns = {name: getattr(part, name) for name in (*COLUMNS, "content_hashes")}
+    columns: dict[str, Any] = part.columns(*COLUMNS, "content_hashes")
     return Embeddings(part.to_numpy(np.float32), **columns, encoder=store.encoder, source=source)
 
 

@@ -467,14 +467,14 @@ def test_a_repaired_image_is_encoded_and_leaves_the_list(items, store):
     assert len(EmbeddingStore(store)) == 30
 
 
-def test_skipped_images_are_tried_again_on_request(items, store):
+def test_skipped_images_are_tried_again_without_resume(items, store):
     class Choosy(TinyEncoder):
         def preprocess(self, image):
             raise ValueError("not today")
 
     assert encode(items[:2], store, Choosy()).skipped[0].reason == "preprocessing failed: not today"
     assert encode(items[:2], store).n_encoded == 0
-    assert encode(items[:2], store, retry_skipped=True).n_encoded == 2
+    assert encode(items[:2], store, resume=False).n_encoded == 2
     assert EmbeddingStore(store).skipped == ()
 
 

@@ -91,23 +91,24 @@ class EmbeddingStore:
             yield slice(start, start + len(part)), *(part.column(name) for name in names)
             start += len(part)
 
-    def _column(self, name: str) -> NDArray[Any]:
-        chunks = [chunk for _, column in self.column_blocks(name) for chunk in column.chunks]
-        column = pa.chunked_array(chunks, pa.string()).dictionary_encode().combine_chunks()
-        # Each text is made once, however many images have it.
-        texts: NDArray[Any] = np.array([*column.dictionary.to_pylist(), None], dtype=object)
-        texts = texts if column.null_count else texts[:-1].astype(np.str_)
-        return np.asarray(texts[column.indices.fill_null(len(texts) - 1).to_numpy()])
+    def columns(self, *names: str) -> dict[str, NDArray[Any]]:
+        """Columns by name, "ids" or "labels" for example, read in one pass over the files and then kept."""
+        missing = [name for name in names if name not in vars(self)]
+        if missing:
+            blocks = [rest for _, *rest in self.column_blocks(*(disk.COLUMNS[name] for name in missing))]
+            parts = zip(*blocks, strict=True) if blocks else [()] * len(missing)
+            vars(self).update({name: _texts(part) for name, part in zip(missing, parts, strict=True)})
+        return {name: vars(self)[name] for name in names}
 
     #: (n_images,) str, unique.
-    ids = cached_property[NDArray[Any]](lambda self: self._column("id"))
+    ids = cached_property[NDArray[Any]](lambda self: self.columns("ids")["ids"])
     #: (n_images,) str, as they were when the images were encoded.
-    paths = cached_property[NDArray[Any]](lambda self: self._column("path"))
+    paths = cached_property[NDArray[Any]](lambda self: self.columns("paths")["paths"])
     #: (n_images,) str; an object array with None for images that have no label, or are in no split.
-    labels = cached_property[NDArray[Any]](lambda self: self._column("label"))
-    splits = cached_property[NDArray[Any]](lambda self: self._column("split"))
+    labels = cached_property[NDArray[Any]](lambda self: self.columns("labels")["labels"])
+    splits = cached_property[NDArray[Any]](lambda self: self.columns("splits")["splits"])
     #: (n_images,) SHA-256 of the image files; None for imported vectors.
-    content_hashes = cached_property[NDArray[Any]](lambda self: self._column("content_hash"))
+    content_hashes = cached_property[NDArray[Any]](lambda self: self.columns("content_hashes")["content_hashes"])
 
     def select(
         self,
@@ -216,6 +217,15 @@ class EmbeddingStore:
             disk.write_manifest(self.folder, self._manifest.having(shards=sound))
             self._open(self.folder, disk.read_manifest(self.folder))
         return list(damage)
+
+
+def _texts(parts: Iterable[Any]) -> NDArray[Any]:
+    """Columns of Arrow as one array; each text is made once, however many images have it."""
+    chunks = [chunk for part in parts for chunk in part.chunks]
+    column = pa.chunked_array(chunks, pa.string()).dictionary_encode().combine_chunks()
+    texts: NDArray[Any] = np.array([*column.dictionary.to_pylist(), None], dtype=object)
+    texts = texts if column.null_count else texts[:-1].astype(np.str_)
+    return np.asarray(texts[column.indices.fill_null(len(texts) - 1).to_numpy()])
 
 
 def _between(rows: NDArray[np.intp], start: int, stop: int) -> NDArray[np.intp]:

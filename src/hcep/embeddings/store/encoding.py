@@ -74,7 +74,6 @@ def encode_to_store(
     progress: bool = False,
     resume: bool = True,
     remove_vanished: bool = False,
-    retry_skipped: bool = False,
 ) -> EncodeReport:
     """Encode images into a store; images that it already holds and that have not changed are not encoded again.
 
@@ -91,7 +90,6 @@ def encode_to_store(
     resume : False encodes everything again: what the store held is dropped
     remove_vanished : remove images that are not among the items, if their file is gone, or lies among the items' files
         and in one of their splits. An image whose content is found under another id gets that id and its label.
-    retry_skipped : try again images that an earlier run skipped and that have not changed since
 
     Notes
     -----
@@ -122,7 +120,7 @@ def encode_to_store(
     ):
         run = _Run(encoder, writer, pool, lanes, batch_size, -(-shard_size // batch_size), strict, progress)
         _, moved = writer.describe(run.moved(wanted)) if remove_vanished else (0, 0)
-        fresh, changed, reused, skipped = run.plan(wanted, retry_skipped)
+        fresh, changed, reused, skipped = run.plan(wanted)
         n_updated, relabelled = writer.describe({item.id: item for item in reused})
         writer.note_skipped(skipped, cleared=[item.id for item in reused])
         n_removed = writer.remove(run.vanished(wanted)) if remove_vanished else 0
@@ -162,7 +160,7 @@ class _Run:
             raise StoreError(f"{skipped[0].path!r} cannot be encoded: {skipped[0].reason} (strict is on)")
 
     def plan(
-        self, items: Sequence[ImageItem], retry_skipped: bool
+        self, items: Sequence[ImageItem]
     ) -> tuple[list[ImageItem], list[ImageItem], list[ImageItem], list[SkippedImage]]:
         """Fresh, changed, reused and skipped items, by comparing the files of known images with the store."""
         stored, before = self.writer.images, self.writer.skipped
@@ -176,7 +174,7 @@ class _Run:
                     skipped.append(digest)
                 elif item.id in stored and stored[item.id].content_hash == digest:
                     reused.append(item)
-                elif item.id in before and before[item.id].content_hash == digest and not retry_skipped:
+                elif item.id in before and before[item.id].content_hash == digest:
                     skipped.append(before[item.id])
                 else:
                     changed.append(item)

@@ -32,6 +32,9 @@ VECTOR = "vector"
 #: Columns beside the vector, in the file's order.
 IMAGE_COLUMNS = {"row": pa.int64()} | dict.fromkeys(("id", "path", "label", "split", "content_hash"), pa.string())
 
+#: The column of each attribute of a store.
+COLUMNS = {"ids": "id", "paths": "path", "labels": "label", "splits": "split", "content_hashes": "content_hash"}
+
 StoredDtype = Literal["float16", "float32"]
 
 _ALWAYS = ("row", "id", "path")
