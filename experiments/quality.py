@@ -72,7 +72,7 @@ def regression_path(
     from scipy.optimize import minimize
 
     rows, (n, n_dims) = np.arange(len(X)), X.shape
-    found = np.zeros((n_dims + 1) * n_classes)
+    parameters = np.zeros((n_dims + 1) * n_classes)
     for penalty in penalties:
 
         def loss(flat: Floats, penalty: float = penalty) -> tuple[float, Floats]:
@@ -89,8 +89,8 @@ def regression_path(
             return value, np.concatenate([gradient.ravel(), scores.mean(axis=0, dtype=np.float64)])
 
         options = {"maxiter": MAX_ITERATIONS, "maxcor": 8}
-        found = minimize(loss, found, jac=True, method="L-BFGS-B", options=options).x
-        yield found[:-n_classes].reshape(n_dims, n_classes), found[-n_classes:]
+        parameters = minimize(loss, parameters, jac=True, method="L-BFGS-B", options=options).x
+        yield parameters[:-n_classes].reshape(n_dims, n_classes), parameters[-n_classes:]
 
 
 def spare_images(task: Task, drawn: Task) -> tuple[NDArray[Any], NDArray[np.str_]]:
@@ -142,8 +142,8 @@ def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
     """Measure ours, and every control on raw features, on features to the power that ours chose, or in its metric."""
     raw = task.shots(cell["shots"], cell["seed"]).first_images(config.n_val)
     first = method_cell("hcep", **cell)
-    row, found = measured(first, raw)
-    ours = found.estimator
+    row, graded = measured(first, raw)
+    ours = graded.estimator
     moved = 0.0 if ours.leaf_moves_ is None else float(ours.leaf_moves_.mean())
     chosen = {"power": ours.power_, "shrinkage": ours.shrinkage_, "exponent": ours.calibration_.exponent}
     yield {**row, **_loss(ours, raw), **chosen, "moved": moved}
@@ -155,8 +155,8 @@ def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
     powered = replace(raw, X=to_power(raw.X), X_val=to_power(raw.X_val))
     for label, name in {STILL: "hcep", NO_TREE: "no-tree", MEAN: "nearest-mean", LDA: "lda"}.items():
         here, options = raw if label in (STILL, NO_TREE) else powered, {"refine": False} if label == STILL else {}
-        row, found = measured(method_cell(name, **cell), here, **options)
-        yield {**row, "label": label, **_loss(found.estimator, here)}
+        row, graded = measured(method_cell(name, **cell), here, **options)
+        yield {**row, "label": label, **_loss(graded.estimator, here)}
     X_spare, y_spare = spare_images(task, raw)
     features = {(RAW, FOR_LOSS): np.asarray, (POWER, ""): to_power, (METRIC, ""): transform}
     for labels, made in features.items():

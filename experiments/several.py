@@ -71,11 +71,11 @@ def measure(config: Config, task: None, cell: Cell) -> Iterator[Row]:
         return
     X, pairs = _mosaics(config.n_mosaics, seed) if data == MOSAICS else _averages(config.n_averages, seed, data)
     name = "imagenette" if data == MOSAICS else AVERAGES[data]
-    found = _classes(name, X, cell["label"])
-    right = np.array([set(some) == pair for some, pair in zip(found, pairs, strict=True)], dtype=float)
+    classes = _classes(name, X, cell["label"])
+    right = np.array([set(own) == pair for own, pair in zip(classes, pairs, strict=True)], dtype=float)
     row = {**cell, "both": float(right.mean()), "n": len(right), OF_IMAGES: _kept(right)}
     if cell["label"] == AUTO:
-        row["several"] = float(np.mean([len(some) > 1 for some in found]))
+        row["several"] = float(np.mean([len(own) > 1 for own in classes]))
         alone = _photos() if data == MOSAICS else BUNDLED[name]().X_val[:1000]
         row["one_of_one"] = float(np.mean(_model(name).pursue(alone, n_paths="auto").n_paths == 1))
     yield row
@@ -125,13 +125,13 @@ def _two_best(classes: Array, scores: Array) -> list[tuple[str, ...]]:
 def _averages(n: int, seed: int, data: str) -> tuple[Array, list[set[str]]]:
     """Return means of two validation embeddings of different classes, and the classes."""
     task = BUNDLED[AVERAGES[data]]()
-    rng, found = np.random.default_rng(seed), list[tuple[int, int]]()
-    while len(found) < n:
+    rng, chosen = np.random.default_rng(seed), list[tuple[int, int]]()
+    while len(chosen) < n:
         a, b = rng.integers(len(task.y_val), size=2)
         if task.y_val[a] != task.y_val[b]:
-            found.append((a, b))
-    first, second = np.array(found).T
-    pairs = [{str(task.y_val[a]), str(task.y_val[b])} for a, b in found]
+            chosen.append((a, b))
+    first, second = np.array(chosen).T
+    pairs = [{str(task.y_val[a]), str(task.y_val[b])} for a, b in chosen]
     return (task.X_val[first] + task.X_val[second]) / 2, pairs
 
 

@@ -60,8 +60,8 @@ def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
             options["head"] = cell["head_when_cut"]
         if method is not None:
             method.set_params(max_steps=level)
-        row, found = measured(cell, task, method, images=level == depth, **options)
-        method = found.estimator if name in ONE_FIT else None
+        row, graded = measured(cell, task, method, images=level == depth, **options)
+        method = graded.estimator if name in ONE_FIT else None
         yield {**row, "depth": depth, "sparsity": level}
 
 

@@ -52,15 +52,15 @@ def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
 def _coverage(config: Config, task: Task) -> Iterator[Row]:
     """Fit once to all training images; calibrate on half of the validation images and test on the other half."""
     fitted = HCEPClassifier(task.hierarchy).fit(task.X, task.y)
-    model, found = fitted.path_model(), fitted.infer(task.X_val, explained=True)
+    model, inference = fitted.path_model(), fitted.infer(task.X_val, explained=True)
     own = np.searchsorted(fitted.classes_, task.y_val)
     tree, below = model.hierarchy.path_tree, model.classes_below.toarray() > 0
     sizes = below.sum(axis=0)
     for seed in range(config.splits):
         order = np.random.default_rng(seed).permutation(len(own))
         first, test = order[: len(own) // 2], order[len(own) // 2 :]
-        ready = replace(model, held_out=held_out_scores(model, found.take(first), own[first]))
-        new, truth = found.take(test), own[test]
+        ready = replace(model, held_out=held_out_scores(model, inference.take(first), own[first]))
+        new, truth = inference.take(test), own[test]
         for alpha in config.alphas:
             at = {"seed": seed, "alpha": alpha}
             for label in (HEDGED, BY_CLASS):
@@ -82,13 +82,13 @@ def _covered(right: NDArray[np.bool_], truth: NDArray[np.intp]) -> Row:
     return {"coverage": float(right.mean()), "worst_classes": float(by_class[: max(1, len(by_class) // 10)].mean())}
 
 
-def _fixed_level(model: PathModel, found: Inference, truth: NDArray[np.intp], coverage: float) -> Row:
+def _fixed_level(model: PathModel, inference: Inference, truth: NDArray[np.intp], coverage: float) -> Row:
     """Return mean depth and number of classes of answers at one level, interpolated to the coverage."""
     tree, below = model.hierarchy.path_tree, model.classes_below.toarray() > 0
-    paths, sizes = tree.ancestors()[found.paths.nodes], below.sum(axis=0)
+    paths, sizes = tree.ancestors()[inference.paths.nodes], below.sum(axis=0)
     rows = [(1.0, 0.0, float(len(model.classes)))]
     for level in range(tree.depth):
-        nodes = np.where(paths[:, level] >= 0, paths[:, level], found.paths.nodes)
+        nodes = np.where(paths[:, level] >= 0, paths[:, level], inference.paths.nodes)
         right = below[truth, tree.synset[nodes]]
         rows.append((right.mean(), tree.level[nodes].mean(), sizes[tree.synset[nodes]].mean()))
     covered, depth, classes = np.array(rows)[::-1].T
@@ -104,17 +104,17 @@ def _unknown(config: Config, task: Task, seed: int) -> Iterator[Row]:
     X, y = (a[~np.isin(few.y, away)] for a in (few.X, few.y))
     fitted = HCEPClassifier(task.hierarchy).fit(X, y)
     unknown = np.isin(task.y_val, away)
-    found, model = fitted.infer(task.X_val, explained=True), fitted.path_model()
+    inference, model = fitted.infer(task.X_val, explained=True), fitted.path_model()
     probe = make_method("linear-probe", task.hierarchy).fit(X, y)
     likely = probe.predict_proba(task.X_val)
     scores = {
-        SCORE: unknown_scores(model, found),
-        OURS: -found.probabilities.max(axis=1),
+        SCORE: unknown_scores(model, inference),
+        OURS: -inference.probabilities.max(axis=1),
         PROBE: -likely.max(axis=1),
-        RESIDUAL: found.paths.residual_norms,
+        RESIDUAL: inference.paths.residual_norms,
     }
     known = np.flatnonzero(~unknown)
-    correct = {OURS: found.labels == task.y_val, PROBE: probe.classes_[np.argmax(likely, axis=1)] == task.y_val}
+    correct = {OURS: inference.labels == task.y_val, PROBE: probe.classes_[np.argmax(likely, axis=1)] == task.y_val}
     for label, values in scores.items():
         row = {"label": label, "auroc": float(roc_auc_score(unknown, values))}
         if label in correct:
@@ -126,7 +126,7 @@ def _unknown(config: Config, task: Task, seed: int) -> Iterator[Row]:
     fitted.calibrate(task.X_val[first], task.y_val[first])
     model = fitted.path_model()
     alarms = fitted.is_unknown(task.X_val, config.false_alarms)
-    tree, strange = model.hierarchy.path_tree, found.take(np.flatnonzero(unknown))
+    tree, strange = model.hierarchy.path_tree, inference.take(np.flatnonzero(unknown))
     parents = np.maximum(tree.parent[strange.paths.nodes], 0)
     answers = {KIND: kinds(model, strange, config.kind_alpha), PARENT: parents}
     above = {c: {task.hierarchy.root, *task.hierarchy.ancestors(c)} for c in np.unique(task.y_val[unknown]).tolist()}

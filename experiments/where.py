@@ -134,8 +134,8 @@ def _path_maps(model: HCEPClassifier, name: str, features: Array) -> dict[str, A
     leaf = model.hierarchy_.index(model.hierarchy_.leaf_of(name))
     node = next(n for n in tree.leaf_nodes if tree.synset[n] == leaf)
     nodes = [n for n in tree.ancestors()[node] if n > 0]
-    found = concept_maps(dictionary, tree.edge[nodes], model.anchor_, features)
-    return {model.hierarchy_.ids[tree.synset[n]]: one.shares for n, one in zip(nodes, found, strict=True)}
+    maps = concept_maps(dictionary, tree.edge[nodes], model.anchor_, features)
+    return {model.hierarchy_.ids[tree.synset[n]]: one.shares for n, one in zip(nodes, maps, strict=True)}
 
 
 def _occlusion(config: Config, mosaic: Mosaic) -> list[Array]:
@@ -195,14 +195,14 @@ def draw(rows: list[Row]) -> Figure:
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
     """Compare ours with the other maps, and check that the control is at chance."""
-    found = [v for c in (GRAD_CAM, OCCLUSION) for v in ahead(rows, "ImageNette mosaics", OURS, [c], "in_own_cell")]
+    checked = [v for c in (GRAD_CAM, OCCLUSION) for v in ahead(rows, "ImageNette mosaics", OURS, [c], "in_own_cell")]
     control = [r for r in rows if r["label"] == RANDOM]
     if control:
         _, means, lows, highs = series(control, "label", "in_own_cell")
         outcome = "better" if lows[0] <= CHANCE <= highs[0] or abs(means[0] - CHANCE) < 0.03 else "worse"
         text = f"{number(means[0])} ({number(lows[0])} to {number(highs[0])}), chance {number(CHANCE)}"
-        found.append(Verdict("A network with shuffled weights is at chance", outcome, text))  # type: ignore[arg-type]
-    return found
+        checked.append(Verdict("A network with shuffled weights is at chance", outcome, text))  # type: ignore[arg-type]
+    return checked
 
 
 def table(rows: list[Row]) -> str:

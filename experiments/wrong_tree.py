@@ -51,8 +51,8 @@ def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
     true = task.hierarchy.as_tree().collapse()
     drawn = task.shots(config.shots, 0).first_images(config.n_val)
     wrong = corrupt(true, cell["kind"], cell["share"], cell["seed"])
-    row, found = measured(cell, drawn.under(wrong))
-    honest = score_images(found.result, drawn.y_val, true, predicted=found.scores.predicted)
+    row, graded = measured(cell, drawn.under(wrong))
+    honest = score_images(graded.result, drawn.y_val, true, predicted=graded.scores.predicted)
     means = honest.summary()
     row |= {"true_support_f1": means["support_f1"], "true_tree_distance": means["tree_distance"]}
     row[OF_IMAGES] = packed(honest)
@@ -64,7 +64,7 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
     """Compare the true tree with a random one for each method, and ours with the controls."""
     shuffled = [r for r in rows if r["kind"] == "random"]
     worst = max((r["share"] for r in shuffled), default=0.0)
-    found = []
+    checked = []
     for label in labels_of(shuffled):
         mine = [r for r in shuffled if r["label"] == label]
         random = [{**r, "label": "a random tree"} for r in mine if r["share"] == worst and worst > 0]
@@ -72,13 +72,13 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
         # The true tree does not depend on the draw, so its row is paired with every random tree.
         pairs = [{**true[0], "seed": r["seed"]} for r in random] + random if true else []
         for metric in ("accuracy", "true_tree_distance"):
-            found += ahead(pairs, label, "the true tree", ["a random tree"], metric)
+            checked += ahead(pairs, label, "the true tree", ["a random tree"], metric)
     untouched = [r for r in shuffled if r["share"] == 0]
     for metric in ("accuracy", "true_tree_distance"):
         for name in CONTROLS:
             control = [r["label"] for r in untouched if r["method"] == name]
-            found += ahead(untouched, "the true tree", OUR_LABEL, control, metric)
-    return found
+            checked += ahead(untouched, "the true tree", OUR_LABEL, control, metric)
+    return checked
 
 
 def table(rows: list[Row]) -> str:
