@@ -1,22 +1,22 @@
-# Everything the project needs is installed here, into .venv, by these targets.
+# These targets install everything that the project needs into .venv.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# A file at a time on every core, the longest first; tests that measure time run one after the other.
+# Test files run in parallel on all cores, the longest first. Tests that measure time run one after the other.
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
-# Bytecode is made when a module is first used: most never are.
+# Bytecode is compiled when a module is first used; most modules never are.
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: help demo test test-all fuzz lint smoke reproduce docs release bench defaults format clean
 .DEFAULT_GOAL := help
 
-help: ## list the targets
+help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/photos ## install the package with its built-in encoder, explain two photos and the bundled sample
+demo: $(VENV)/photos ## install the package with its built-in encoder, and explain two photos and the bundled sample
 	$(BIN)/hcep demo
 
-test: $(VENV)/test ## run the tests that need no heavy extra (under 3 minutes)
+test: $(VENV)/test ## run the tests that need no large extra (under 3 minutes)
 	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
 
 test-all: $(VENV)/all ## run every test, with all extras installed
@@ -24,7 +24,7 @@ test-all: $(VENV)/all ## run every test, with all extras installed
 	$(BIN)/python -m pytest -m alone
 
 ROUNDS ?= 10
-fuzz: $(VENV)/test ## new counterexamples: ROUNDS=10 times the property tests, 10,000 hostile files through every reader
+fuzz: $(VENV)/test ## search for new counterexamples: run the property tests ROUNDS=10 times and feed 10,000 corrupt files to every reader
 	@for round in $$(seq $(ROUNDS)); do \
 	  HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -m "hypothesis and not slow" $(PARALLEL) || exit 1; done
 	HCEP_FUZZ=10000 $(BIN)/python -m pytest -q -m slow tests/safety/test_fuzz.py
@@ -35,26 +35,26 @@ smoke: $(VENV)/test ## run every experiment in its short settings (under 3 minut
 reproduce: $(VENV)/all ## run every experiment in full (several hours) and write docs/results.md
 	$(BIN)/python -m experiments --all --page docs/results.md
 
-lint: $(VENV)/lint ## ruff, mypy and the order of packages, as CI runs them
+lint: $(VENV)/lint ## run ruff, mypy and the check of the import order, as CI does
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: $(VENV)/docs ## build the site into site/, examples executed, links checked, a warning is an error
+docs: $(VENV)/docs ## build the site into site/, run its examples and check its links; any warning is an error
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs site
 	$(BIN)/python docs/check_site.py site
 
-release: ## build sdist and wheel into dist/, check them, test the wheel with lowest and newest dependencies
+release: ## build and check the sdist and wheel in dist/, and test the wheel with the oldest and newest dependencies
 	bash .ci/release
 
-bench: $(VENV)/bench ## measure the pursuit against the bare matrix product, scikit-learn and SPAMS
+bench: $(VENV)/bench ## compare the speed of the pursuit with the bare matrix product, scikit-learn and SPAMS
 	$(BIN)/python benchmarks/run.py
 
-defaults: $(VENV)/core ## remake the tables of docs/defaults.md (needs the data of HCEP_SHARED)
+defaults: $(VENV)/core ## generate the tables of docs/defaults.md (needs the data in HCEP_SHARED)
 	$(BIN)/python benchmarks/defaults.py
 
-format: $(VENV)/lint ## rewrite the code in the house format
+format: $(VENV)/lint ## format the code and apply automatic fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -88,7 +88,7 @@ $(VENV)/bench: $(VENV)/core
 	@$(PIP) -e ".[bench]"
 	@touch $@
 
-# torch first and pinned: a package that asks for it unpinned would bring gigabytes of CUDA.
+# Install a pinned torch first, because a package that depends on any torch would install gigabytes of CUDA.
 $(VENV)/all: $(VENV)/core constraints.txt
 	@$(PIP) -c constraints.txt torch
 	@$(PIP) -c constraints.txt -e ".[test,lint,bench,open-clip,transformers,timm,onnx,photos,hub,smollm,ray,notebooks,test-web]"

@@ -66,8 +66,8 @@ sphinx_gallery_conf = {
 }
 
 #: Packages of the reference, in the order a reader meets them.
-PACKAGES = ("explain", "classify", "hierarchy", "embeddings", "dictionary", "pursuit", "evaluate", "models", "curation",
-            "induction", "datasets")  # fmt: skip
+PACKAGES = ("explain", "classify", "hierarchy", "embeddings", "dictionary", "pursuit", "evaluate", "models", "taxonomy",
+            "taxonomy.induction", "taxonomy.naming", "taxonomy.llm", "datasets")  # fmt: skip
 
 
 def _reference() -> None:
