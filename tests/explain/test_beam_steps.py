@@ -36,7 +36,7 @@ def test_what_was_asked_rules_paths_out_and_nothing_ruled_out_is_kept(fitted):
     model, x = fitted
     levels = beam_levels(narrow(model, 2), x, Request.of(forbid="fox"))
     assert "fox" not in [one.name for kept, _ in levels for one in kept]
-    assert [one.why for _, dropped in levels for one in dropped if one.name == "fox"] == ["ruled out by what was asked"]
+    assert [one.why for _, dropped in levels for one in dropped if one.name == "fox"] == ["excluded by the request"]
 
 
 def test_where_signs_count_a_path_that_the_image_points_away_from_says_so(fitted):

@@ -1,4 +1,4 @@
-"""How a search goes, level by level: which paths a beam keeps, which it drops, and why."""
+"""A search, level by level: which paths a beam keeps, which it drops, and why."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -12,12 +12,12 @@ from hcep.explain.evidence import Evidence
 from hcep.pursuit import search
 from hcep.pursuit.limits import PathLimits, Request
 
-#: Paths that the beam keeps where the model's own search keeps all.
+#: Paths that the beam keeps if the model's own search keeps all.
 WIDTH = 4
 
 
 class Tried(NamedTuple):
-    """A path that was tried: its last concept, what is above it, what it explains of the photo, why it was dropped."""
+    """A path that the search tried: its last concept, the one above, the share it explains, and why it was dropped."""
 
     name: str
     above: str
@@ -30,7 +30,7 @@ Levels = list[tuple[list[Tried], list[Tried]]]
 
 
 def beam_levels(model: PathModel, x: NDArray[Any], request: Request) -> Levels:
-    """The paths that a beam keeps and drops of one raw embedding, level by level, the best first."""
+    """The paths that a beam keeps and drops for one raw embedding, level by level, the best first."""
     h, tree, limits = model.hierarchy, model.hierarchy.path_tree, PathLimits.of(model.hierarchy, *request)
     options = replace(model.options, beam_width=model.options.beam_width or WIDTH)
     trace = search(x[None], model.dictionary, options, trace=True, limits=limits).trace
@@ -43,7 +43,7 @@ def beam_levels(model: PathModel, x: NDArray[Any], request: Request) -> Levels:
 
     def tried(node: int, why: str) -> Tried:
         if limits is not None and limits.state[0, node] == CLOSED:
-            why = "ruled out by what was asked"
+            why = "excluded by the request"
         elif why and model.options.signed and products[node] <= 0:
             why = "the photo points away from it"
         name, above = (h.name(h.ids[int(tree.synset[v])]) for v in (node, tree.parent[node]))

@@ -17,7 +17,7 @@ from hcep.errors import HCEPError, quoted
 from hcep.explain.answer import Answer, AnswerContext, Contrast, PictureObject, Rival, Step
 from hcep.explain.corrections import Correction
 from hcep.explain.evidence import Evidence
-from hcep.explain.where import GRID, ImageMaps, PathMaps, occluded
+from hcep.explain.where import PathMaps
 from hcep.pursuit import PathResult
 from hcep.pursuit.limits import PathLimits, Request
 from hcep.pursuit.result import path_codes
@@ -115,7 +115,7 @@ class Explainer:
             if encoder is not None:
                 against = {rival.label: end for rival, end in zip(rivals, ends, strict=True)}
                 against |= {contrast.rival.label: contrast.rival_node for contrast in contrasts}
-                maps = self._maps(image, encoder, node, against)
+                maps = self._path_maps.image_maps(image, encoder, node, against)
             label, name = self.evidence.class_of(c)
             answer = Answer(
                 file=image.name,
@@ -279,39 +279,9 @@ class Explainer:
     def _path_maps(self) -> PathMaps:
         return PathMaps(self.model.dictionary, self.model.options.anchor)
 
-    def _maps(self, image: EncodedImage, encoder: Encoder, node: int, against: Mapping[str, int]) -> ImageMaps:
-        """The maps of an image whose path ends in `node`, against rivals by label whose paths end in their nodes."""
-        chosen, rivals = self.evidence.edges(node), [self.evidence.edges(end) for end in against.values()]
-        if image.features is not None:
-            vector = None if getattr(encoder, "maps_are_exact", False) else image.embedding
-            concepts, margins = self._path_maps.maps(chosen, rivals, image.features, vector)
-        else:
-            assert image.pixels is not None
-            vectors = occluded(encoder, image.pixels)
-            concepts, margins = self._path_maps.occlusion_maps(chosen, rivals, vectors, (GRID, GRID))
-        ids, names = self.evidence.path(node)
-        return ImageMaps(
-            concepts=dict(zip(ids, concepts, strict=True)),
-            names=names,
-            margins=dict(zip(against, margins, strict=True)),
-            region=_region(encoder, *image.size),
-            size=image.size,
-            occluded=image.features is None,
-        )
-
 
 def class_names(model: PathModel) -> dict[str, int]:
     """Positions of classes by label and by name, in lower case; names also with underscores for spaces."""
     names = [model.hierarchy.name(leaf) for leaf in model.leaves.tolist()]
     forms = (names, [name.replace(" ", "_") for name in names], map(str, model.classes.tolist()))
     return {form.casefold(): c for some in forms for c, form in enumerate(some)}
-
-
-def _region(encoder: Encoder, width: int, height: int) -> tuple[float, float, float, float]:
-    """The part of a photo that the model sees; all of it if the preprocessing is not one of ours."""
-    from hcep.embeddings.preprocessing import Preprocessing, PreprocessingError
-
-    try:
-        return Preprocessing.from_dict(encoder.preprocessing).region(width, height)
-    except (PreprocessingError, TypeError):
-        return 0.0, 0.0, float(width), float(height)

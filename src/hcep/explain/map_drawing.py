@@ -1,4 +1,4 @@
-"""Maps of evidence drawn on the photo they are of: red for, blue against, nothing where nothing is."""
+"""Evidence maps drawn on their photo: red for, blue against, transparent where there is none."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ Region = tuple[float, float, float, float]
 
 
 def common_limit(maps: Sequence[EvidenceMap]) -> float:
-    """The share at which colours are strongest: one scale for maps that are looked at side by side."""
+    """The share at which colours are strongest: one scale for maps that are shown side by side."""
     return max((float(np.abs(one.shares).max()) for one in maps), default=0.0) or 1.0
 
 
@@ -32,7 +32,7 @@ def overlay(evidence: EvidenceMap, limit: float, size: tuple[int, int]) -> Image
 
 
 def drawn_on(photo: Image.Image, evidence: EvidenceMap, region: Region, limit: float) -> Image.Image:
-    """The upright photo with the map where the model saw it (see `Preprocessing.region`); the rest stays as it is."""
+    """The upright photo with the map on the part that the model sees (see `Preprocessing.region`)."""
     left, top, right, bottom = (round(edge) for edge in region)
     layer = Image.new("RGBA", photo.size)
     layer.paste(overlay(evidence, limit, (max(right - left, 1), max(bottom - top, 1))), (left, top))
@@ -42,7 +42,7 @@ def drawn_on(photo: Image.Image, evidence: EvidenceMap, region: Region, limit: f
 def strip(
     photo: Image.Image, maps: Sequence[EvidenceMap], names: Sequence[str], region: Region, height: int = 260
 ) -> Image.Image:
-    """The photo, then a copy per map with its name above, all on one scale of colours; long rows are wrapped."""
+    """The photo, then a copy per map with its name above, all on one scale of colours; long rows wrap."""
     limit = common_limit(maps)
     pictures = [photo.convert("RGB"), *(drawn_on(photo, one, region, limit) for one in maps)]
     width = max(1, round(photo.width * height / photo.height))
@@ -59,12 +59,12 @@ def strip(
 
 
 def stacked(strips: Sequence[Image.Image], gap: int = 12) -> Image.Image:
-    """Strips below each other, left edges aligned."""
-    width, height = max(one.width for one in strips), sum(one.height + gap for one in strips) - gap
+    """Strips one below the other, aligned on the left."""
+    width, height = max(row.width for row in strips), sum(row.height + gap for row in strips) - gap
     out, top = Image.new("RGB", (width, height), "white"), 0
-    for one in strips:
-        out.paste(one, (0, top))
-        top += one.height + gap
+    for row in strips:
+        out.paste(row, (0, top))
+        top += row.height + gap
     return out
 
 

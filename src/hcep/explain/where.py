@@ -1,44 +1,75 @@
-"""Where in the picture each concept is: exact shares of every position in a coefficient, for mean-pooled encoders.
+"""Where in the picture each concept is: for mean-pooled encoders, each position's exact share of a coefficient.
 
-Of other encoders occlusion gives approximate ones: what the number loses when a part of the picture is painted over.
+For other encoders occlusion gives approximate shares: how much the number drops when a part of the picture is covered.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hcep.dictionary import ConceptDictionary, PathProblem
-from hcep.embeddings import Encoder
 from hcep.errors import HCEPError, near_matches, quoted
 
+if TYPE_CHECKING:
+    from hcep.embeddings import Encoder
+    from hcep.explain.explainer import EncodedImage
+
 Array = NDArray[np.float64]
-Atoms = NDArray[np.integer]
-#: Rows and columns of the parts that occlusion paints over.
+#: Rows and columns of the parts that occlusion covers one after the other.
 GRID = 7
 
 
 @dataclass(frozen=True, eq=False)
 class EvidenceMap:
-    """What each position of the picture adds to a number."""
+    """How much each position of the picture adds to a number."""
 
-    shares: Array  #: (height, width) float64; the positions' shares, top left first
-    constant: float  #: what no position adds: the number of an image without any activation
-    #: whether the shares are exact; False where the encoder's vector is not the mean of its feature map, or occlusion
-    #: stands in for one. They add up all the same: what is left over is in the constant.
+    shares: Array  #: (height, width) float64; the shares of the positions, top left first
+    constant: float  #: the part that no position adds: the number for an image without any activation
+    #: whether the shares are exact. They always add up; if they are approximate, the rest is in the constant.
     exact: bool = True
 
     @property
     def total(self) -> float:
-        """The number itself: the shares and the constant together."""
+        """The number itself: the sum of the shares and the constant."""
         return float(self.shares.sum() + self.constant)
 
 
+@dataclass(frozen=True, eq=False)
+class ImageMaps:
+    """The maps of one photo."""
+
+    concepts: dict[str, EvidenceMap]  #: by the concepts' ids, from the root down
+    names: tuple[str, ...]  #: names of the concepts, in the same order
+    margins: dict[str, EvidenceMap]  #: evidence for the chosen class rather than a rival, by the rival's label
+    #: left, top, right and bottom of the part that the model sees, in pixels of the upright photo
+    region: tuple[float, float, float, float]
+    size: tuple[int, int]  #: width and height of the photo
+    how: str  #: ``"exact"``, ``"approximate"`` or ``"occlusion"``
+
+    @property
+    def exact(self) -> bool:
+        return self.how == "exact"
+
+    def of(self, concept: str) -> EvidenceMap:
+        """The map of a concept of the path, by id or name."""
+        by_name = dict(zip(self.names, self.concepts.values(), strict=True))
+        evidence = self.concepts.get(concept) or by_name.get(concept)
+        if evidence is None:
+            raise HCEPError(
+                f"{concept!r} is not on the path of this image, which has {quoted(self.names, 20)}."
+                + near_matches(concept, [*self.concepts, *self.names])
+            )
+        return evidence
+
+
 class _OpenPath:
-    """One path of a problem, opened: what its numbers are as functions of the embedding z in the dictionary's space."""
+    """The numbers of one path as functions of the embedding z in the dictionary's space."""
 
     def __init__(self, problem: PathProblem, node: int) -> None:
         self.gain, self.prior = problem.affine(node)
@@ -53,66 +84,77 @@ class _OpenPath:
         return np.asarray(((z @ self.directions.T + self.offset) ** 2 - self.anchor).sum(axis=1))
 
     def reconstruction(self, z: Array) -> Array:
-        """The path's part of the embedding at its best coefficients, and half the slope of its score."""
+        """The path's part of the embedding at its best coefficients, which is half the gradient of its score."""
         return (z @ self.directions.T + self.offset) @ self.directions
 
 
 class PathMaps:
-    """Maker of maps for the paths of one dictionary and a pursuit's anchor; what a path needs is solved once."""
+    """Makes maps for the paths of one dictionary and anchor; each path is prepared once."""
 
     def __init__(self, dictionary: ConceptDictionary, anchor: float) -> None:
         self.dictionary, self.problem = dictionary, dictionary.path_problem(anchor)
         self._paths: dict[int, _OpenPath] = {}
 
-    def maps(
-        self, chosen: Atoms, rivals: Sequence[Atoms], features: NDArray[np.floating], vector: NDArray[Any] | None = None
-    ) -> tuple[list[EvidenceMap], list[EvidenceMap]]:
-        """A map per concept of a path, and one of its margin over each rival path, by their atoms from the root down.
+    def image_maps(self, image: EncodedImage, encoder: Encoder, node: int, rivals: Mapping[str, int]) -> ImageMaps:
+        """The maps of a photo whose path ends in `node`, with margins over rivals: path-tree nodes by label."""
+        exact, h, tree = getattr(encoder, "maps_are_exact", False), self.dictionary.hierarchy, self.problem.tree
+        if image.features is not None:
+            vector = None if exact else image.embedding
+            maps = self.maps(node, list(rivals.values()), image.features, vector)
+            how = "exact" if all(one.exact for one in maps) else "approximate"
+        else:
+            assert image.pixels is not None
+            maps, how = self.occlusion_maps(node, list(rivals.values()), occluded(encoder, image.pixels)), "occlusion"
+        ids = [h.ids[s] for s in tree.synset[self.problem.nodes_of_path[node][: tree.level[node]]]]
+        return ImageMaps(
+            concepts=dict(zip(ids, maps[: len(ids)], strict=True)),
+            names=tuple(map(h.name, ids)),
+            margins=dict(zip(rivals, maps[len(ids) :], strict=True)),
+            region=_seen_region(encoder, *image.size),
+            size=image.size,
+            how=how,
+        )
 
-        `features` is a feature map of the image, (n_dims, height, width); where the image's raw embedding is not its
-        mean it is given as `vector`, and maps are approximate.
+    def maps(
+        self, node: int, rivals: Sequence[int], features: NDArray[np.floating], vector: NDArray[Any] | None = None
+    ) -> list[EvidenceMap]:
+        """A map per concept of a path, then one of its margin over each rival path; paths by their path-tree nodes.
+
+        `features` is the feature map of the image, (n_dims, height, width). If the image's raw embedding is not its
+        mean, give it as `vector`; the maps are then approximate.
         """
         positions, rest = self._parts(features)
-        own, start, whole = self._path(chosen), self._start, positions.sum(axis=0) + rest
-        constants = (own.gain @ rest + own.prior).tolist()
-        found = [*zip(own.gain @ positions.T, constants, strict=True)]
+        own, start, whole = self._path(node), self._start, positions.sum(axis=0) + rest
+        parts = [*zip(own.gain @ positions.T, (own.gain @ rest + own.prior).tolist(), strict=True)]
         for other in map(self._path, rivals):
             # The gradient of the objective is 2 (z - D^T a); the images cancel in the difference.
             slope = sum(own.reconstruction(end) - other.reconstruction(end) for end in (start, whole))
             shares = positions @ slope + (rest - start) @ slope / len(positions)
-            found.append((shares, (own.scores(start[None]) - other.scores(start[None])).item()))
-        totals = [None] * len(found) if vector is None else self._numbers(chosen, rivals, vector[None])[:, 0].tolist()
+            parts.append((shares, (own.scores(start[None]) - other.scores(start[None])).item()))
+        totals = [None] * len(parts) if vector is None else self._numbers(node, rivals, vector[None])[:, 0].tolist()
         maps, exact = [], vector is None and self.dictionary.transform.power == 1.0
-        for (shares, constant), total in zip(found, totals, strict=True):
+        for (shares, constant), total in zip(parts, totals, strict=True):
             left_over = 0.0 if total is None else total - constant - float(shares.sum())
             maps.append(EvidenceMap(shares.reshape(features.shape[1:]), constant + left_over, exact))
-        return maps[: len(chosen)], maps[len(chosen) :]
+        return maps
 
-    def occlusion_maps(
-        self, chosen: Atoms, rivals: Sequence[Atoms], vectors: NDArray[Any], shape: tuple[int, int]
-    ) -> tuple[list[EvidenceMap], list[EvidenceMap]]:
-        """As `maps`, from the raw embeddings of the image and of its copies with one part each painted over."""
-        numbers = self._numbers(chosen, rivals, vectors)
+    def occlusion_maps(self, node: int, rivals: Sequence[int], vectors: NDArray[Any]) -> list[EvidenceMap]:
+        """As `maps`, from the raw embeddings that `occluded` gives."""
+        numbers = self._numbers(node, rivals, vectors)
         lost, whole = numbers[:, :1] - numbers[:, 1:], numbers[:, 0]
         rows = zip(lost, (whole - lost.sum(axis=1)).tolist(), strict=True)
-        maps = [EvidenceMap(row.reshape(shape), constant, exact=False) for row, constant in rows]
-        return maps[: len(chosen)], maps[len(chosen) :]
-
-    def lowest(self, paths: Sequence[Atoms], vector: NDArray[Any]) -> int:
-        """Which of some paths has the lowest objective for a raw embedding."""
-        z = self.dictionary.transform(np.atleast_2d(vector).astype(np.float64))
-        return int(np.argmax([self._path(path).scores(z)[0] for path in paths]))
+        return [EvidenceMap(row.reshape(GRID, GRID), constant, exact=False) for row, constant in rows]
 
     def _parts(self, features: NDArray[np.floating]) -> tuple[Array, Array]:
-        """Every position's part of the embedding in the dictionary's space, and the rest: together they are it.
+        """Every position's part of the embedding in the dictionary's space, and the rest; they add up to it.
 
-        The transform is affine but for the unit norm, whose factor is that of the whole image.
+        The transform is affine except for the unit norm, whose factor is that of the whole image.
         """
         transform, n_dims = self.dictionary.transform, len(features)
         positions = features.astype(np.float64).reshape(n_dims, -1).T / features[0].size
         if transform.power != 1.0:
-            # Each position's share of a feature's activation, of the feature to the power: they add up, but a position
-            # alone would be worth more, so that these shares are not the only ones possible.
+            # Each position gets its share of a feature's activation, times the feature's power. The shares add up, but
+            # a position alone would count for more, so they are not the only possible ones.
             total = np.abs(positions.sum(axis=0))
             positions = positions * np.where(total > 0.0, np.maximum(total, 1e-300) ** (transform.power - 1.0), 0.0)
         if transform.unit_norm:
@@ -120,27 +162,26 @@ class PathMaps:
         nothing = transform.after_unit_norm(np.zeros((1, n_dims)))
         return transform.after_unit_norm(positions) - nothing, nothing[0]
 
-    def _numbers(self, chosen: Atoms, rivals: Sequence[Atoms], vectors: NDArray[Any]) -> Array:
-        """What maps are of, for raw embeddings: coefficients of a path, margins over its rivals, a column each."""
-        z, own = self.dictionary.transform(vectors.astype(np.float64)), self._path(chosen)
+    def _numbers(self, node: int, rivals: Sequence[int], vectors: NDArray[Any]) -> Array:
+        """The mapped numbers for raw embeddings: a row per coefficient of the path and per margin over a rival."""
+        z, own = self.dictionary.transform(vectors.astype(np.float64)), self._path(node)
         margins = [(own.scores(z) - other.scores(z))[None] for other in map(self._path, rivals)]
         return np.concatenate([own.coefficients(z).T, *margins])
 
-    def _path(self, atoms: Atoms) -> _OpenPath:
-        node = self.problem.tree.node_along(atoms)
+    def _path(self, node: int) -> _OpenPath:
         if node not in self._paths:
             self._paths[node] = _OpenPath(self.problem, node)
         return self._paths[node]
 
     @cached_property
     def _start(self) -> Array:
-        """What counts as "nothing to see" in margins: the mean of the classes."""
+        """The image from which margins start: the mean of the classes."""
         means: Array = self.dictionary.synset_embeddings[self.dictionary.hierarchy.leaf_index].mean(axis=0)
         return means
 
 
 def concept_maps(
-    dictionary: ConceptDictionary, atoms: Atoms, anchor: float, features: NDArray[np.floating]
+    dictionary: ConceptDictionary, atoms: Iterable[int], anchor: float, features: NDArray[np.floating]
 ) -> list[EvidenceMap]:
     """A map per concept of a path, whose shares and constant add up to the concept's coefficient.
 
@@ -150,69 +191,53 @@ def concept_maps(
     Parameters
     ----------
     atoms : the path's atoms, from the root down
-    anchor : of the pursuit that found it
+    anchor : the anchor of the pursuit that found the path
     features : (n_dims, height, width); the feature map whose mean over positions is the image's raw embedding
     """
-    return PathMaps(dictionary, anchor).maps(atoms, (), features)[0]
+    maps = PathMaps(dictionary, anchor)
+    return maps.maps(maps.problem.tree.node_along(atoms), (), features)
 
 
 def margin_map(
-    dictionary: ConceptDictionary, chosen: Atoms, rival: Atoms, anchor: float, features: NDArray[np.floating]
+    dictionary: ConceptDictionary,
+    chosen: Iterable[int],
+    rival: Iterable[int],
+    anchor: float,
+    features: NDArray[np.floating],
 ) -> EvidenceMap:
-    """What in the picture speaks for one path rather than another: positive for the chosen one.
+    """Which parts of the picture support one path rather than another: positive for the chosen path.
 
     The margin ``objective(rival) - objective(chosen)`` is quadratic in the embedding, so integrated gradients
     (Sundararajan, Taly, Yan, ICML 2017) from the mean of the classes are exact with the mean of the gradients at both
-    ends. The constant is the margin there.
+    ends. The constant is the margin at the mean of the classes.
 
     Parameters
     ----------
-    chosen, rival : the two paths' atoms
+    chosen, rival : the atoms of the two paths
     features : (n_dims, height, width)
     """
-    return PathMaps(dictionary, anchor).maps(chosen, [rival], features)[1][0]
+    maps = PathMaps(dictionary, anchor)
+    node, other = map(maps.problem.tree.node_along, (chosen, rival))
+    return maps.maps(node, [other], features)[-1]
 
 
-def occluded(encoder: Encoder, pixels: NDArray[np.float32], grid: int = GRID) -> NDArray[np.float32]:
-    """Vectors of a preprocessed image and of its copies with one part of a grid each in the image's mean colour."""
+def occluded(encoder: Encoder, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Vectors of a preprocessed image, and of copies with one part of a grid each in the image's mean colour."""
     _, height, width = pixels.shape
     grey = pixels.mean(axis=(1, 2), keepdims=True)
-    rows, columns = (np.linspace(0, side, grid + 1).astype(int) for side in (height, width))
-    copies = np.repeat(pixels[None], grid * grid + 1, axis=0)
-    for i in range(grid):
-        for j in range(grid):
-            copies[1 + i * grid + j, :, rows[i] : rows[i + 1], columns[j] : columns[j + 1]] = grey
+    rows, columns = (np.linspace(0, side, GRID + 1).astype(int) for side in (height, width))
+    copies = np.repeat(pixels[None], GRID * GRID + 1, axis=0)
+    for i in range(GRID):
+        for j in range(GRID):
+            copies[1 + i * GRID + j, :, rows[i] : rows[i + 1], columns[j] : columns[j + 1]] = grey
     return np.concatenate([encoder.encode_images(copies[start : start + 16]) for start in range(0, len(copies), 16)])
 
 
-@dataclass(frozen=True, eq=False)
-class ImageMaps:
-    """The maps of one photo."""
+def _seen_region(encoder: Encoder, width: int, height: int) -> tuple[float, float, float, float]:
+    """The part of a photo that the model sees; all of it if the preprocessing is not one of ours."""
+    from hcep.embeddings.preprocessing import Preprocessing, PreprocessingError
 
-    concepts: dict[str, EvidenceMap]  #: by the concepts' ids, from the root down
-    names: tuple[str, ...]  #: of the concepts, in the same order
-    margins: dict[str, EvidenceMap]  #: what speaks for the chosen class rather than a rival, by the rival's label
-    #: left, top, right and bottom of what the model saw, in pixels of the upright photo
-    region: tuple[float, float, float, float]
-    size: tuple[int, int]  #: width and height of the photo
-    occluded: bool = False  #: whether the maps are what is lost when parts of the photo are painted over
-
-    @property
-    def exact(self) -> bool:
-        return all(one.exact for one in self.concepts.values())
-
-    @property
-    def how(self) -> str:
-        """How they were made: ``"exact"``, ``"approximate"`` or ``"occlusion"``."""
-        return "occlusion" if self.occluded else "exact" if self.exact else "approximate"
-
-    def of(self, concept: str) -> EvidenceMap:
-        """The map of a concept of the path, by id or name."""
-        by_name = dict(zip(self.names, self.concepts.values(), strict=True))
-        found = self.concepts.get(concept) or by_name.get(concept)
-        if found is None:
-            raise HCEPError(
-                f"{concept!r} is not on the path of this image, which has {quoted(self.names, 20)}."
-                + near_matches(concept, [*self.concepts, *self.names])
-            )
-        return found
+    try:
+        return Preprocessing.from_dict(encoder.preprocessing).region(width, height)
+    except (PreprocessingError, TypeError):
+        return 0.0, 0.0, float(width), float(height)
