@@ -85,10 +85,10 @@ def _covered(right: NDArray[np.bool_], truth: NDArray[np.intp]) -> Row:
 def _fixed_level(model: PathModel, inference: Inference, truth: NDArray[np.intp], coverage: float) -> Row:
     """Return mean depth and number of classes of answers at one level, interpolated to the coverage."""
     tree, below = model.hierarchy.path_tree, model.classes_below.toarray() > 0
-    paths, sizes = tree.ancestors()[inference.paths.nodes], below.sum(axis=0)
+    paths, sizes = tree.ancestors()[inference.nodes], below.sum(axis=0)
     rows = [(1.0, 0.0, float(len(model.classes)))]
     for level in range(tree.depth):
-        nodes = np.where(paths[:, level] >= 0, paths[:, level], inference.paths.nodes)
+        nodes = np.where(paths[:, level] >= 0, paths[:, level], inference.nodes)
         right = below[truth, tree.synset[nodes]]
         rows.append((right.mean(), tree.level[nodes].mean(), sizes[tree.synset[nodes]].mean()))
     covered, depth, classes = np.array(rows)[::-1].T
@@ -111,7 +111,7 @@ def _unknown(config: Config, task: Task, seed: int) -> Iterator[Row]:
         SCORE: unknown_scores(model, inference),
         OURS: -inference.probabilities.max(axis=1),
         PROBE: -likely.max(axis=1),
-        RESIDUAL: inference.paths.residual_norms,
+        RESIDUAL: inference.residual_norms,
     }
     known = np.flatnonzero(~unknown)
     correct = {OURS: inference.labels == task.y_val, PROBE: probe.classes_[np.argmax(likely, axis=1)] == task.y_val}
@@ -127,7 +127,7 @@ def _unknown(config: Config, task: Task, seed: int) -> Iterator[Row]:
     model = fitted.path_model()
     alarms = fitted.is_unknown(task.X_val, config.false_alarms)
     tree, strange = model.hierarchy.path_tree, inference.take(np.flatnonzero(unknown))
-    parents = np.maximum(tree.parent[strange.paths.nodes], 0)
+    parents = np.maximum(tree.parent[strange.nodes], 0)
     answers = {KIND: kinds(model, strange, config.kind_alpha), PARENT: parents}
     above = {c: {task.hierarchy.root, *task.hierarchy.ancestors(c)} for c in np.unique(task.y_val[unknown]).tolist()}
     truth, ids = task.y_val[unknown].tolist(), np.array(model.hierarchy.ids)

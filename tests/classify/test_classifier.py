@@ -225,10 +225,10 @@ def test_infer_agrees_with_predict_and_pursue(
     found, paths = model.infer(X, n_best=3, explained=True), model.pursue(X, n_best=3)
     assert found.labels.tolist() == model.predict(X).tolist()
     assert found.probabilities == pytest.approx(model.predict_proba(X))
-    assert found.paths.n_best_nodes.tolist() == paths.n_best_nodes.tolist()
-    assert found.paths.n_best_residual_norms == pytest.approx(paths.n_best_residual_norms, nan_ok=True)
-    assert (found.paths.codes != paths.codes).nnz == 0
-    assert found.paths.explained_shares.shape == (40, model.hierarchy_.depth)
+    assert found.n_best_nodes.tolist() == paths.n_best_nodes.tolist()
+    assert found.n_best_residual_norms == pytest.approx(paths.n_best_residual_norms, nan_ok=True)
+    assert (found.codes != paths.codes).nnz == 0
+    assert found.explained_shares.shape == (40, model.hierarchy_.depth)
 
 
 @pytest.mark.parametrize("head", [RandomForestClassifier(5, random_state=0), make_pipeline(LogisticRegression(C=10))])

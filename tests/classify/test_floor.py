@@ -15,7 +15,7 @@ def sample():
 
 def unlike(model, X):
     found = model.infer(X, explained=True)
-    return found.paths.explained < model.explained_floor_[found.class_index]
+    return found.explained < model.explained_floor_[found.class_index]
 
 
 def test_new_images_of_the_classes_are_rarely_marked_and_of_other_classes_mostly(sample):

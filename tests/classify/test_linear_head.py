@@ -85,7 +85,7 @@ def test_invalid_weights_are_rejected(pets, coef, intercept, classes, message):
 def test_images_unlike_those_it_was_opened_with_are_marked(sample, probe, opened):
     def unlike(X):
         found = opened.path_model().infer(X.astype(np.float32), explained=True)
-        return (found.paths.explained < opened.explained_floor_[found.class_index]).mean()
+        return (found.explained < opened.explained_floor_[found.class_index]).mean()
 
     assert len(set(opened.explained_floor_.tolist())) == 1
     assert 0.02 < unlike(sample.X_val) < 0.10

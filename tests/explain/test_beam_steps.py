@@ -68,7 +68,7 @@ def test_shares_are_those_of_the_evidence_and_an_unbounded_search_is_shown_with_
     assert model.options.beam_width is None
     best = beam_levels(model, x, Request())[-1][0][0]
     found = model.infer(x[None])
-    score = Evidence(model).contributions(x, int(found.paths.nodes[0]), int(found.class_index[0]))
+    score = Evidence(model).contributions(x, int(found.nodes[0]), int(found.class_index[0]))
     assert best.name == found.labels[0] == "fox"
     assert best.share == pytest.approx(score.total / score.square)
     assert max(len(kept) for kept, _ in beam_levels(model, x, Request())) <= WIDTH

@@ -65,7 +65,7 @@ def test_it_marks_pictures_unlike_photos(imagenet):
     empty = [encoder.preprocess(Image.new("RGB", (260, 260), colour)) for colour in ("grey", "navy", "white")]
     X = np.concatenate([encoder.encode_images(np.stack(empty)), load_sample().X_val])
     found = model.infer(X, explained=True)
-    unlike = found.paths.explained < model.explained_floor[found.class_index]
+    unlike = found.explained < model.explained_floor[found.class_index]
     assert unlike[:3].all()
     assert unlike[3:].mean() < 0.08
 
@@ -79,7 +79,7 @@ def test_how_good_the_floor_is(imagenet):
 
     def unlike(X):
         found = model.infer(X.astype(np.float32), explained=True)
-        return found.paths.explained < model.explained_floor[found.class_index], found.labels
+        return found.explained < model.explained_floor[found.class_index], found.labels
 
     def encoded(pictures):
         return encoder.encode_images(np.stack([encoder.preprocess(picture) for picture in pictures]))

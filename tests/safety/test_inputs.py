@@ -145,7 +145,7 @@ def test_eight_threads_get_the_digits_of_one(options):
     def ask(_):
         start.wait()
         found = model.infer(X)
-        return [model.predict_proba(X), found.paths.codes.toarray(), found.paths.residual_norms, found.class_index]
+        return [model.predict_proba(X), found.codes.toarray(), found.residual_norms, found.class_index]
 
     with ThreadPoolExecutor(8) as pool:
         among_others = list(pool.map(ask, range(8)))

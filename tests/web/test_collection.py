@@ -80,7 +80,7 @@ def test_every_photo_is_answered_as_the_model_answers_it(animals, looked):
     model, photos = animals
     found = model.infer(photos.X)
     assert (looked.predicted == found.class_index).all()
-    assert (looked.node == found.paths.nodes).all()
+    assert (looked.node == found.nodes).all()
     assert np.allclose(looked.probability, found.probabilities.max(axis=1))
 
 

@@ -418,7 +418,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
             label, rows = self.classes_.tolist()[c], own == c
             means[label] = means[label].joined(ClassMean.of(images[rows], weights[rows], self.dictionary_.transform))
         if self.explained_floor_ is not None:
-            explained = self.path_model().infer(images, explained=True).paths.explained
+            explained = self.path_model().infer(images, explained=True).explained
             self.n_unlike_ += int((explained < self.explained_floor_[own]).sum())
         self.n_grown_ += len(images)
         return self._rebuild(self._graph_to_grow(), means)

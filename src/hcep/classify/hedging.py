@@ -172,8 +172,8 @@ def _first_nodes(model: PathModel) -> NDArray[np.intp]:
 
 def _answer_nodes(model: PathModel, inference: Inference) -> NDArray[np.intp]:
     """A complete path of the predicted class: the path of the inference if it leads there, or else the first."""
-    of_path = model.class_of_synset[model.hierarchy.path_tree.synset[inference.paths.nodes]]
-    return np.where(of_path == inference.class_index, inference.paths.nodes, _first_nodes(model)[inference.class_index])
+    of_path = model.class_of_synset[model.hierarchy.path_tree.synset[inference.nodes]]
+    return np.where(of_path == inference.class_index, inference.nodes, _first_nodes(model)[inference.class_index])
 
 
 def _along(model: PathModel, probabilities: Floats, nodes: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats]:
@@ -291,4 +291,4 @@ def unknown_scores(model: PathModel, inference: Inference) -> NDArray[np.float64
     """
     typical = 0.0 if model.explained_floor is None else 1.0 - model.explained_floor[inference.class_index]
     entropy = 2.0 * np.log(np.sqrt(np.maximum(inference.probabilities, 0.0)).sum(axis=1))
-    return np.asarray(entropy + WEIGHT * (1.0 - inference.paths.explained - 0.5 * typical))
+    return np.asarray(entropy + WEIGHT * (1.0 - inference.explained - 0.5 * typical))

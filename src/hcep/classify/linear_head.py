@@ -83,7 +83,7 @@ def open_linear_head(
     # At an infinite anchor objectives differ by 2 * scale * (difference of logits).
     assembled(model, labels, dictionary, chosen, 2.0 * scale)
     if rows is not None and len(rows) >= ENOUGH:
-        explained = model.path_model().infer(rows, explained=True).paths.explained
+        explained = model.path_model().infer(rows, explained=True).explained
         model.explained_floor_ = np.full(len(labels), np.percentile(explained, PERCENTILE))
     return model
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -38,9 +38,9 @@ class Head(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
-class Inference:
-    """Everything that one search says about images.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Inference(PathResult):
+    """The paths of images with their classes and probabilities, from one search.
 
     Attributes
     ----------
@@ -49,17 +49,23 @@ class Inference:
     classes : (n_classes,) array
     """
 
-    paths: PathResult
     class_index: NDArray[np.intp]
     probabilities: NDArray[np.float64]
     classes: NDArray[Any]
 
+    @classmethod
+    def of(
+        cls, paths: PathResult, index: NDArray[np.intp], probabilities: NDArray[np.float64], classes: NDArray[Any]
+    ) -> Inference:
+        """The result of a search with the class and the probabilities of each image."""
+        arrays = {part.name: getattr(paths, part.name) for part in fields(paths)}
+        return cls(**arrays, class_index=index, probabilities=probabilities, classes=classes)
+
     def take(self, rows: NDArray[Any]) -> Inference:
         """The inference for a selection of the images, without runners-up and codes."""
-        shares = self.paths.explained_shares
-        shares = None if shares is None else shares[rows]
-        paths = replace(self.paths, nodes=self.paths.nodes[rows], explained_shares=shares)
-        return Inference(paths, self.class_index[rows], self.probabilities[rows], self.classes)
+        shares = None if self.explained_shares is None else self.explained_shares[rows]
+        own = {"class_index": self.class_index[rows], "probabilities": self.probabilities[rows]}
+        return replace(self, nodes=self.nodes[rows], explained_shares=shares, **own)
 
     @property
     def labels(self) -> NDArray[Any]:
@@ -184,7 +190,7 @@ class PathModel:
         def keep(block: slice, values: NDArray[np.float64], best: NDArray[np.intp]) -> None:
             probabilities[block], index[block] = values, best
 
-        return Inference(self._search(images, keep, **options), index, probabilities, self.classes)
+        return Inference.of(self._search(images, keep, **options), index, probabilities, self.classes)
 
     def _infer_by_head(self, images: NDArray[Any], *, limits: PathLimits | None, **options: Any) -> Inference:
         head: Any = self.head
@@ -193,9 +199,9 @@ class PathModel:
         paths = search(images, self.dictionary, self.options, limits=limits, **options)
         odds = np.asarray(head.predict_proba(paths.codes))
         if limits is None:
-            return Inference(paths, self.class_index(images, paths), odds, self.classes)
+            return Inference.of(paths, self.class_index(images, paths), odds, self.classes)
         odds = np.where(self._open_classes(limits), np.maximum(odds, TINY), 0.0)
-        return Inference(paths, odds.argmax(axis=1), odds / odds.sum(axis=1, keepdims=True), self.classes)
+        return Inference.of(paths, odds.argmax(axis=1), odds / odds.sum(axis=1, keepdims=True), self.classes)
 
     def top_classes(self, images: NDArray[Any], k: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
         """The k most probable classes of raw embeddings, best first, and their probabilities, both (n_images, k)."""

@@ -163,7 +163,7 @@ class Block:
     def parts(self) -> tuple[Floats, Floats]:
         """The part of each image that its path explains, and the rest, in the dictionary's space."""
         dictionary = self.model.dictionary_
-        explained = np.asarray(self.inference.paths.codes @ dictionary.atoms, dtype=np.float64)
+        explained = np.asarray(self.inference.codes @ dictionary.atoms, dtype=np.float64)
         return explained, dictionary.embed(self.X.astype(np.float64)) - explained
 
     def predicted(self, x: Floats) -> NDArray[Any]:
@@ -209,7 +209,7 @@ def leakage(subject: Subject) -> Running:
     """Compare the answers with those that the code of the path gives."""
     sums, plain = subject.sums, subject.model.path_model()
     while block := (yield):
-        replayed = plain.classes[plain.class_index(np.zeros_like(block.X), block.inference.paths)]
+        replayed = plain.classes[plain.class_index(np.zeros_like(block.X), block.inference)]
         sums.add("not from the code", replayed != block.answers)
         sums.add("replayed", replayed == block.y)
         sums.add("correct", block.correct)
@@ -246,7 +246,7 @@ def deletion(subject: Subject) -> Running:
     sums, model, tree = subject.sums, subject.model, subject.model.hierarchy_.path_tree
     atoms, transform = model.dictionary_.atoms, model.dictionary_.transform
     while block := (yield):
-        paths, own, rows = block.inference.paths, block.inference.class_index, np.arange(len(block.X))
+        paths, own, rows = block.inference, block.inference.class_index, np.arange(len(block.X))
         nodes, codes, lengths = tree.ancestors()[paths.nodes], paths.codes.toarray(), tree.level[paths.nodes]
         deleted: Floats = np.array(sum(block.parts))
         inserted, control, shuffled = np.zeros_like(deleted), deleted.copy(), subject.rng.permutation(len(rows))
@@ -279,7 +279,7 @@ def noise(subject: Subject) -> Running:
         drawn *= NOISE * np.linalg.norm(x, axis=1, keepdims=True) / np.linalg.norm(drawn, axis=1, keepdims=True)
         again = raw_images(model.dictionary_.transform, x + drawn)
         sums.add("answers stay", model.predict(again) == block.answers)
-        pairs = zip(block.inference.paths.paths, model.pursue(again).paths, strict=True)
+        pairs = zip(block.inference.paths, model.pursue(again).paths, strict=True)
         sums.add("paths stay", [a == b for a, b in pairs])
     same, paths = sums.mean("answers stay"), sums.mean("paths stay")
     text = f"{same:.1%} of the answers and {paths:.1%} of the paths stay the same with noise of {NOISE:.0%} of the norm"
@@ -306,7 +306,7 @@ def other_images(subject: Subject) -> Running:
         half[rows[: max(1, len(rows) // 2)]] = True
     again = subject.refitted(X.select(rows=half) if isinstance(X, EmbeddingStore) else X[half], y[half])
     while block := (yield):
-        pairs = zip(block.inference.paths.paths, again.pursue(block.X).paths, strict=True)
+        pairs = zip(block.inference.paths, again.pursue(block.X).paths, strict=True)
         subject.sums.add(name, [len({*a} & {*b}) / max(len({*a} | {*b}), 1) for a, b in pairs])
     shared = subject.sums.mean(name)
     text = f"paths of a fit to half of the training images share {shared:.1%} of their concepts with the model's"

@@ -128,7 +128,7 @@ def _answers(estimator: Any, X: ArrayLike) -> tuple[Any, dict[str, Any]]:
     """Return the supports of images, and their predictions as arguments of `score_images`."""
     if hasattr(estimator, "infer"):
         inference = estimator.infer(X)
-        return inference.paths, {"probabilities": inference.probabilities, "classes": estimator.classes_}
+        return inference, {"probabilities": inference.probabilities, "classes": estimator.classes_}
     result = estimator.pursue(X)
     if hasattr(estimator, "predict_proba"):
         return result, {"probabilities": estimator.predict_proba(X), "classes": estimator.classes_}

@@ -97,14 +97,14 @@ class Explainer:
         if result is None:
             X, limits = np.stack([image.embedding for image in images]), PathLimits.of_images(model.hierarchy, requests)
             result = model.infer(X, n_best=self._n_hypotheses, explained=True, limits=limits)
-        paths, classes, odds = result.paths, result.class_index.tolist(), result.probabilities
-        steps, sums, ranked = self._steps(paths), self.evidence.of_search(paths, classes), self._ranked(result)
+        classes, odds = result.class_index.tolist(), result.probabilities
+        steps, sums, ranked = self._steps(result), self.evidence.of_search(result, classes), self._ranked(result)
         hedged, objects, unlike = self._hedged(result), self._objects(images), self._unlike(result)
         kept = sparse.csr_array(np.where(odds >= NEGLIGIBLE / odds.shape[1], odds, 0.0).astype(np.float32))
         for i, image in enumerate(images):
-            x, node, c = image.embedding, int(paths.nodes[i]), classes[i]
+            x, node, c = image.embedding, int(result.nodes[i]), classes[i]
             likely = [other for other in ranked[i] if odds[i, other] > 0]  # not those that the request rules out
-            ends = [self._rival_end(other, paths.n_best_nodes[i], x) for other in likely]
+            ends = [self._rival_end(other, result.n_best_nodes[i], x) for other in likely]
             asked = [concept for concept in why_not if not self.evidence.is_answer(concept, node, c)]
             contrasts = tuple(self.evidence.contrast(x, node, c, name, odds[i], training) for name in asked)
             rivals = tuple(
@@ -129,7 +129,7 @@ class Explainer:
                 forbid=requests[i].forbid,
                 path=steps[i],
                 objects=objects[i],
-                residual_norm=paths.residual_norms[i].item(),
+                residual_norm=result.residual_norms[i].item(),
                 contributions=contrasts[0].chosen if contrasts else sums[i],
                 contrasts=contrasts,
                 rivals=rivals,
@@ -170,14 +170,12 @@ class Explainer:
             model.infer(x[None], limits=model.limits(*request), explained=True),
             np.zeros((1, h.path_tree.depth)),
         )
-        if int(result.paths.nodes[0]) != node:
+        if int(result.nodes[0]) != node:
             raise HCEPError("coefficients belong to a path; force or forbid concepts first, then change coefficients")
         row[0, : len(new)] = new
-        codes = path_codes(model.dictionary, result.paths.nodes, row)
+        codes = path_codes(model.dictionary, result.nodes, row)
         odds = np.asarray(model.head.predict_proba(codes))  # type: ignore[attr-defined]
-        changed = replace(
-            result, paths=replace(result.paths, codes=codes), probabilities=odds, class_index=odds.argmax(axis=1)
-        )
+        changed = replace(result, codes=codes, probabilities=odds, class_index=odds.argmax(axis=1))
         return self._again(answer, x, request, changed)
 
     def _again(self, answer: Answer, x: NDArray[Any], request: Request, result: Inference | None = None) -> Answer:
@@ -244,7 +242,7 @@ class Explainer:
         floor = self.model.explained_floor
         if floor is None:
             return [None] * len(result.class_index)
-        return [bool(low) for low in result.paths.explained < floor[result.class_index]]
+        return [bool(low) for low in result.explained < floor[result.class_index]]
 
     def _hedged(self, result: Inference) -> Sequence[Hedged | None]:
         if self.coverage is None:

@@ -154,14 +154,14 @@ def _schema(model: PathModel, labels: NDArray[Any] | None, hedged: bool) -> pa.S
 
 def _columns(model: PathModel, result: Inference, coverage: float | None) -> dict[str, Any]:
     """The columns of a block of images, straight from the arrays of the search."""
-    paths, name = result.paths, model.hierarchy.name
+    name = model.hierarchy.name
     columns = {
         "predicted": result.labels.tolist(),
         "probability": result.probabilities.max(axis=1),
-        "path": [list(synsets) for synsets in paths.paths],
-        "names": [list(map(name, synsets)) for synsets in paths.paths],
-        "coefficients": [paths.coefficients(i).tolist() for i in range(len(paths))],
-        "residual_norm": paths.residual_norms,
+        "path": [list(synsets) for synsets in result.paths],
+        "names": [list(map(name, synsets)) for synsets in result.paths],
+        "coefficients": [result.coefficients(i).tolist() for i in range(len(result))],
+        "residual_norm": result.residual_norms,
     }
     if coverage is not None:
         cells = [(h.concept, h.name, h.probability, h.kind) for h in hedges(model, result, 1.0 - coverage)]

@@ -306,10 +306,10 @@ def answer_photos(model: PathModel, photos: Photos, advance: Callable[[int], obj
     for X in photos.blocks():
         rows = slice(start, start + len(X))
         result = model.infer(X, explained=floor is not None)
-        predicted[rows], node[rows] = result.class_index, result.paths.nodes
+        predicted[rows], node[rows] = result.class_index, result.nodes
         probability[rows] = result.probabilities[np.arange(len(X)), result.class_index]
         if floor is not None:
-            unlike[rows] = result.paths.explained < floor[result.class_index]
+            unlike[rows] = result.explained < floor[result.class_index]
         own = on_map[(on_map >= start) & (on_map < rows.stop)] - start
         points.append(np.asarray(model.dictionary.embed(X[own]), dtype=np.float32) if len(own) else X[:0])
         start = rows.stop
