@@ -123,9 +123,9 @@ def test_an_empty_id():
 
 def test_two_names_for_one_synset():
     edges = [("r", "a", "cat"), ("r", "b"), ("b", "a", "tiger")]
-    with pytest.raises(HierarchyError, match="'a' is given two names, 'cat' and 'tiger'"):
+    with pytest.raises(HierarchyError, match="'a' has two names, 'cat' and 'tiger'"):
         Hierarchy.from_edges(edges)
-    with pytest.raises(HierarchyError, match="'a' is given two names, 'cat' and 'lynx'"):
+    with pytest.raises(HierarchyError, match="'a' has two names, 'cat' and 'lynx'"):
         Hierarchy.from_edges(edges[:2], names={"a": "lynx"})
 
 
@@ -141,7 +141,7 @@ def test_names_that_are_no_pairs(names):
 
 
 def test_a_name_for_a_synset_that_no_edge_reaches():
-    with pytest.raises(HierarchyError, match=r"no edge reaches: 'x', 'y'; add an edge \(parent, 'x'\)"):
+    with pytest.raises(HierarchyError, match=r"are in no edge: 'x', 'y'; add an edge \(parent, 'x'\)"):
         Hierarchy.from_edges([("r", "a")], names={"a": "cat", "x": "lost", "y": "lost too"})
 
 
@@ -151,7 +151,7 @@ def test_a_root_that_is_in_no_edge():
 
 
 def test_unreachable_from_the_root():
-    with pytest.raises(HierarchyError, match="unreachable from root 'r': 's' and what is below"):
+    with pytest.raises(HierarchyError, match="unreachable from root 'r': 's' and everything below"):
         Hierarchy.from_edges([("r", "a"), ("s", "b")], root="r")
 
 

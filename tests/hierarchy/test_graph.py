@@ -316,7 +316,7 @@ def test_it_is_a_collection_of_ids(pets):
 
 
 def test_nothing_can_be_set_or_deleted(pets):
-    with pytest.raises(AttributeError, match="does not change; 'ids' cannot be set"):
+    with pytest.raises(AttributeError, match="immutable; 'ids' cannot be set"):
         pets.ids = ()
     with pytest.raises(AttributeError, match="'anything' cannot be set"):
         pets.anything = 1

@@ -137,7 +137,7 @@ def test_fields_of_the_wrong_type(changes, told):
 
 
 def test_a_synset_that_stands_there_twice():
-    with pytest.raises(HierarchyError, match="synset 'a' stands there twice"):
+    with pytest.raises(HierarchyError, match="concept 'a' appears twice"):
         Hierarchy.from_json(with_synset(id="a", parents=["r"]))
 
 
@@ -161,7 +161,7 @@ def test_merged_that_are_no_pairs(merged):
 
 
 def test_a_synset_that_nothing_reaches():
-    with pytest.raises(HierarchyError, match="synset 'b' has no parents and is not the root 'r'"):
+    with pytest.raises(HierarchyError, match="concept 'b' has no parents and is not the root 'r'"):
         Hierarchy.from_json(with_synset(id="b"))
 
 
@@ -169,12 +169,12 @@ def test_a_synset_that_nothing_reaches():
     "text", [document(root="q", synsets=[]), document(classes={"cat": "q"}), with_synset(id="b", parents=["q"])]
 )
 def test_a_synset_that_is_named_but_not_there(text):
-    with pytest.raises(HierarchyError, match="'q' is named as root, parent or class but is not in"):
+    with pytest.raises(HierarchyError, match="'q' is a root, parent or class but is not in"):
         Hierarchy.from_json(text)
 
 
 def test_a_class_that_stands_for_an_inner_synset():
-    with pytest.raises(HierarchyError, match="class 'cat' stands for 'r', which has synsets below it"):
+    with pytest.raises(HierarchyError, match="the leaf of class 'cat' is 'r', which has concepts below it"):
         Hierarchy.from_json(document(classes={"cat": "r"}))
 
 

@@ -101,7 +101,7 @@ def test_a_number_of_thousands_of_digits_is_one_sentence(tmp_path):
 
 def test_a_pipe_is_no_hierarchy(tmp_path):
     os.mkfifo(tmp_path / "tree.csv")
-    with pytest.raises(HierarchyError, match="no regular file"):
+    with pytest.raises(HierarchyError, match="not a regular file"):
         read_hierarchy(tmp_path / "tree.csv")
 
 

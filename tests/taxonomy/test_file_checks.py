@@ -124,7 +124,7 @@ def test_an_option_goes_to_the_reader(tmp_path):
 def test_no_file(tmp_path):
     with pytest.raises(HierarchyError, match="cannot read"):
         lint_file(tmp_path / "absent.csv")
-    with pytest.raises(HierarchyError, match="the ending tells no format"):
+    with pytest.raises(HierarchyError, match="its ending does not name a format"):
         lint_file(write(tmp_path / "h.xyz", "a"))
 
 

@@ -9,7 +9,7 @@ def test_underscores_and_blanks_both_ways():
     newick = Hierarchy.from_edges([("r", "Felis_catus"), ("r", "Canis lupus"), ("r", "Mus")])
     matched, told = match_classes(newick, ["Felis catus", "Canis_lupus", "Mus"])
     assert set(matched.leaves) == {"Felis catus", "Canis_lupus", "Mus"}
-    assert told == ("matched with '_' for a blank: 'Felis catus' is 'Felis_catus', 'Canis_lupus' is 'Canis lupus'",)
+    assert told == ("matched with '_' for a space: 'Felis catus' is 'Felis_catus', 'Canis_lupus' is 'Canis lupus'",)
     assert matched.root == "r"
 
 
@@ -33,5 +33,5 @@ def test_finding_a_hierarchy_says_so(tmp_path):
     assert found.parents("Felis catus") == ("Felidae",)
     assert told == [
         "h.nwk: Newick tree, 3 levels, 3 classes",
-        "matched with '_' for a blank: 'Felis catus' is 'Felis_catus'",
+        "matched with '_' for a space: 'Felis catus' is 'Felis_catus'",
     ]

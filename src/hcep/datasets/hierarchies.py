@@ -115,7 +115,7 @@ def find_hierarchy(
     if isinstance(wanted, Hierarchy) or wanted not in NAMED:
         read = wanted
         if not isinstance(read, Hierarchy):
-            read = read_hierarchy(place_of(read, format), format, told=on_note, **options)
+            read = read_hierarchy(place_of(read, format), format, on_note=on_note, **options)
         matched, notes = match_classes(read, labels)
         for note in notes:
             (on_note or logger.info)(note)

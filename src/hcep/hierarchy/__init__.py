@@ -1,4 +1,4 @@
-"""The rooted DAG of concepts and its rooted paths. `hcep.taxonomy` reads it from files and improves it."""
+"""The rooted DAG of concepts and its rooted paths; `hcep.taxonomy` reads hierarchies from files and improves them."""
 
 from hcep.errors import HierarchyError
 from hcep.hierarchy.edges import VIRTUAL_ROOT, PathTree

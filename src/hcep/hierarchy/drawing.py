@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hcep.hierarchy.graph import Hierarchy
 
-#: Synset, text before it, text before its children, depth, whether the text stands alone.
-Branch = tuple[str, str, str, int, bool]
+#: Concept, text before it, text before its children, depth, whether the text is the whole line.
+TreeLine = tuple[str, str, str, int, bool]
 
 
 def draw_tree(hierarchy: "Hierarchy", max_depth: int | None, max_children: int | None) -> str:
-    """Draw the hierarchy; a synset reached a second time is drawn once more without what is below it."""
+    """Draw the hierarchy; a concept that comes again is drawn without what is below it."""
     lines: list[str] = []
     seen: set[str] = set()
-    waiting: list[Branch] = [(hierarchy.root, "", "", 0, False)]
+    waiting: list[TreeLine] = [(hierarchy.root, "", "", 0, False)]
     while waiting:
         synset, before, indent, depth, bare = waiting.pop()
         if bare:
@@ -29,11 +29,11 @@ def draw_tree(hierarchy: "Hierarchy", max_depth: int | None, max_children: int |
         if again or hidden:
             continue
         seen.add(synset)
-        shown, more = children[:max_children], len(children[max_children:]) if max_children is not None else 0
-        branches: list[Branch] = [(c, f"{indent}├── ", f"{indent}│   ", depth + 1, False) for c in shown]
+        listed, more = children[:max_children], len(children[max_children:]) if max_children is not None else 0
+        branches: list[TreeLine] = [(c, f"{indent}├── ", f"{indent}│   ", depth + 1, False) for c in listed]
         if more:
             branches.append(("", f"{indent}└── … {more:,} more", "", depth, True))
         elif branches:
-            branches[-1] = (shown[-1], f"{indent}└── ", f"{indent}    ", depth + 1, False)
+            branches[-1] = (listed[-1], f"{indent}└── ", f"{indent}    ", depth + 1, False)
         waiting += branches[::-1]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Pairs of (parent, child) into ids, names and parent lists, only of a rooted DAG; the tree of its rooted paths."""
+"""Check (parent, child) pairs and turn them into a rooted DAG; unfold a DAG into the tree of its rooted paths."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ Names = Mapping[str, str] | Iterable[tuple[str, str]] | None
 def read_edges(
     edges: Iterable[Sequence[str]], names: Names, root: str | None
 ) -> tuple[list[str], dict[str, str], list[list[int]]]:
-    """Return ids, names and parent lists of a DAG with exactly one root, or say what is wrong."""
-    position: dict[str, int] = {}  # of ids in order of first appearance
-    parents: list[list[int]] = []  # positions
+    """Return ids, names and parent lists of a DAG with exactly one root, or raise an error that says what is wrong."""
+    position: dict[str, int] = {}  # of each id, in the order of first appearance
+    parents: list[list[int]] = []  # the positions of each concept's parents
     known: dict[str, str] = {}
 
     def place(synset: object, edge: tuple[object, ...]) -> int:
@@ -33,47 +33,47 @@ def read_edges(
                 f"({quoted(edge)}); convert ids with str()"
             )
         if not synset:
-            raise HierarchyError(f"a concept id is the empty string in the edge ({quoted(edge)}); give it a name")
-        # np.str_ is a string too; ids are plain ones, so that they print and pickle as such.
-        found = position.setdefault(str.__str__(synset), len(parents))
-        if found == len(parents):
+            raise HierarchyError(f"a concept id is the empty string in the edge ({quoted(edge)}); give it an id")
+        # np.str_ is a string, too; ids are plain strings, so that they print and pickle as such.
+        at = position.setdefault(str.__str__(synset), len(parents))
+        if at == len(parents):
             parents.append([])
-        return found
+        return at
 
-    def call(synset: str, name: str) -> None:
+    def set_name(synset: str, name: str) -> None:
         if not isinstance(name, str):
             raise HierarchyError(f"the name of concept {synset!r} must be a string, got {name!r}")
         if known.setdefault(synset, str.__str__(name)) != name:
             raise HierarchyError(
-                f"concept {synset!r} is given two names, {known[synset]!r} and {name!r}; keep one of them, "
-                "or give the two meanings ids of their own"
+                f"concept {synset!r} has two names, {known[synset]!r} and {name!r}; keep one of them, "
+                "or give each meaning its own id"
             )
 
     for edge in edges:
         parts = _parts(edge)
         if len(parts) not in (2, 3):
-            told = f"edges must be (parent, child) pairs, or (parent, child, name of the child); got {edge!r}"
-            raise HierarchyError(told)
+            message = f"edges must be (parent, child) pairs, or (parent, child, name of the child); got {edge!r}"
+            raise HierarchyError(message)
         parent, child = place(parts[0], parts), place(parts[1], parts)
         if parent == child:
             raise HierarchyError(f"concept {quoted(parts[:1])} is its own parent (a self-loop); remove this edge")
         if parent not in parents[child]:
             parents[child].append(parent)
         if len(parts) == 3:
-            call(parts[1], parts[2])
+            set_name(parts[1], parts[2])
     if not parents:
-        raise HierarchyError("the hierarchy is empty: edges must hold at least one (parent, child) pair")
+        raise HierarchyError("the hierarchy is empty: edges must have at least one (parent, child) pair")
     named: Any = () if names is None else names
     for pair in named.items() if hasattr(named, "items") else named:
         parts = _parts(pair)
         if len(parts) != 2:
-            raise HierarchyError(f"names must map concept ids to names, or hold (id, name) pairs; got {pair!r}")
-        call(*parts)
+            raise HierarchyError(f"names must map concept ids to names, or be (id, name) pairs; got {pair!r}")
+        set_name(*parts)
     unconnected = [s for s in known if s not in position]
     if unconnected:
         raise HierarchyError(
-            f"names has concepts that no edge reaches: {quoted(unconnected)}; add an edge (parent, {unconnected[0]!r}) "
-            "or leave the concept out of names"
+            f"names has concepts that are in no edge: {quoted(unconnected)}; add an edge (parent, {unconnected[0]!r}) "
+            "or remove the concept from names"
         )
     ids = list(position)
     roots = [i for i, above in enumerate(parents) if not above]
@@ -82,10 +82,10 @@ def read_edges(
     strays = [ids[i] for i in roots if ids[i] != root]
     if root is not None and strays:
         raise HierarchyError(
-            f"unreachable from root {root!r}: {quoted(strays)} and what is below; add an edge from the root, "
-            "or leave root out so that all of them get one virtual root"
+            f"unreachable from root {root!r}: {quoted(strays)} and everything below; add an edge from the root, "
+            "or leave out root= to join them under a virtual root"
         )
-    if len(roots) > 1:  # no root at all is a cycle; the level pass names it
+    if len(roots) > 1:  # if there is no root, there is a cycle, which `longest_levels` reports
         for i in roots:
             parents[i].append(len(ids))
         ids, parents = [*ids, virtual_root(position)], [*parents, []]
@@ -93,21 +93,21 @@ def read_edges(
 
 
 def virtual_root(taken: Container[str]) -> str:
-    """An id for the root above several, in more brackets where it is taken."""
+    """An id for the root above several roots, with more brackets if it is taken."""
     virtual = VIRTUAL_ROOT
     while virtual in taken:
         virtual = f"({virtual})"
     return virtual
 
 
-def _parts(given: Any) -> tuple[Any, ...]:
-    """The parts of a pair in their order; nothing where there is none: of a string, a set, a number."""
-    ordered = isinstance(given, Iterable) and not isinstance(given, str | Mapping | Set)
-    return tuple(given) if ordered else ()
+def _parts(pair: Any) -> tuple[Any, ...]:
+    """The parts of a pair; nothing if they have no order, as in a string, a set or a number."""
+    ordered = isinstance(pair, Iterable) and not isinstance(pair, str | Mapping | Set)
+    return tuple(pair) if ordered else ()
 
 
 def with_lone_tops(edges: list[tuple[str, str]], ids: Iterable[str]) -> list[tuple[str, str]]:
-    """The edges, and where ids are in none of them, edges from a virtual root to those and to every other top."""
+    """The edges; if some ids are in none of them, also edges from a virtual root to those and to every other root."""
     below = {child for _, child in edges}
     lone = set(ids) - below - {parent for parent, _ in edges}
     tops = dict.fromkeys(i for i in (*ids, *(parent for parent, _ in edges)) if i not in below)
@@ -115,12 +115,12 @@ def with_lone_tops(edges: list[tuple[str, str]], ids: Iterable[str]) -> list[tup
 
 
 def is_virtual(root: str) -> bool:
-    """Whether a root was put above several: their virtual one, in more brackets where that id was taken."""
+    """Whether a root is a virtual one, with any number of brackets."""
     return root.startswith("(") and root.strip("()") == VIRTUAL_ROOT.strip("()")
 
 
 def longest_levels(ids: Sequence[str], parents: Sequence[Sequence[int]]) -> list[int]:
-    """Length of the longest rooted path to each synset; a cycle is an error that spells it out."""
+    """The length of the longest rooted path to each concept; the error for a cycle spells it out."""
     children: list[list[int]] = [[] for _ in ids]
     for child, above in enumerate(parents):
         for parent in above:
@@ -146,9 +146,9 @@ def longest_levels(ids: Sequence[str], parents: Sequence[Sequence[int]]) -> list
 
 
 def find_cycles(edges: Iterable[tuple[N, N]]) -> Iterator[list[N]]:
-    """One cycle for every edge that leads back to a synset above it in a depth-first walk.
+    """One cycle for every edge that leads back to a concept above it in a depth-first walk.
 
-    Without these edges nothing is left that goes round. All cycles could be exponentially many.
+    Without these edges there is no cycle. The number of all cycles could be exponential.
     """
     children: dict[N, dict[N, None]] = {}
     for parent, child in edges:
@@ -174,13 +174,13 @@ def find_cycles(edges: Iterable[tuple[N, N]]) -> Iterator[list[N]]:
 
 
 def reach(starts: Iterable[N], step: Callable[[N], Iterable[N]]) -> set[N]:
-    """All that steps lead to from any of the starts; a start is among them where another leads to it."""
+    """Everything that can be reached from the starts by at least one step."""
     seen: set[N] = set()
     waiting = list(starts)
     while waiting:
-        found = [node for node in step(waiting.pop()) if node not in seen]
-        seen.update(found)
-        waiting += found
+        fresh = [node for node in step(waiting.pop()) if node not in seen]
+        seen.update(fresh)
+        waiting += fresh
     return seen
 
 
@@ -188,8 +188,8 @@ def reach(starts: Iterable[N], step: Callable[[N], Iterable[N]]) -> set[N]:
 class PathTree:
     """Every rooted path of a hierarchy as one node, in breadth-first order.
 
-    Node 0 is the empty path at the root. Siblings are contiguous, parents come before children and levels are
-    contiguous, which is what lets the kernels run over slices.
+    Node 0 is the empty path at the root. Siblings and levels are contiguous and parents come before children, so that
+    the kernels can run over slices.
 
     Attributes
     ----------
@@ -284,7 +284,7 @@ def unfold(hierarchy: "Hierarchy") -> PathTree:
 
 
 def _entries(pointer: NDArray[np.int32], rows: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
-    """Every entry of some compressed rows: which of the rows it belongs to, and where it stands."""
+    """The entries of some compressed rows: the row that each belongs to, and its position."""
     counts = pointer[rows + 1] - pointer[rows]
     owner = np.repeat(np.arange(len(rows)), counts)
     rank = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -1,4 +1,4 @@
-"""The hierarchy: an immutable rooted DAG of synsets on arrays."""
+"""The hierarchy: an immutable rooted DAG of concepts, stored in arrays."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ T = TypeVar("T", bound=np.generic)
 
 
 class Hierarchy:
-    """A rooted DAG of synsets, its leaves the classes. Build one with `from_edges` or `hcep.read_hierarchy`.
+    """A rooted DAG of synsets whose leaves are the classes. Build one with `from_edges` or `hcep.read_hierarchy`.
 
-    Synsets are addressed by string id. Inside they are numbered so that the root is 0 and every parent comes before
-    its children; `edges`, and with it the atoms of a dictionary, is ordered by parent, then by child. The object never
-    changes: `restrict`, `collapse` and `as_tree` return a new one.
+    Synsets have string ids. Internally they are numbered: the root is 0, and every parent comes before its children.
+    `edges`, and with them the atoms of a dictionary, are ordered by parent, then by child. A hierarchy never changes:
+    `restrict`, `collapse` and `as_tree` return new ones.
 
     Attributes
     ----------
-    ids : synset ids in index order
-    levels : (n_synsets,) int32; length of the longest rooted path to each synset
+    ids : the synset ids, in index order
+    levels : (n_synsets,) int32; the length of the longest rooted path to each synset
     child_pointer, child_index, parent_pointer, parent_index : int32
         Children and parents as compressed rows: the children of synset i are
         ``child_index[child_pointer[i] : child_pointer[i + 1]]``.
@@ -98,18 +98,24 @@ class Hierarchy:
 
     @classmethod
     def from_edges(cls, edges: Iterable[Sequence[str]], names: Names = None, *, root: str | None = None) -> Hierarchy:
-        """Build a hierarchy from (parent, child) or (parent, child, name of the child); ids are strings.
+        """Build a hierarchy from (parent, child) or (parent, child, name of the child) tuples of strings.
 
-        An edge given twice counts once; a child's first parent is the one that comes first here. `names` are display
-        names by id, which is its own where it is left out. `root` is the one root there must be: without it, several
-        are joined under the virtual root ``"(root)"``. Raises HierarchyError, which names the synset and the way out.
+        Parameters
+        ----------
+        edges : repeated edges count once; the first edge to a child names its first parent
+        names : display names by id; the id is the name by default
+        root : the only root, which is checked; by default several roots are joined under a virtual root ``"(root)"``
+
+        Raises
+        ------
+        HierarchyError : the edges are not a rooted DAG; the message names the concept
         """
         ids, known, parents = read_edges(edges, names, root)
         return cls(ids, parents, known)
 
     @property
     def root(self) -> str:
-        """Id of the root. Its embedding is zero and no path contains it."""
+        """The id of the root. Its embedding is zero, and no path contains it."""
         return self.ids[0]
 
     @property
@@ -133,17 +139,17 @@ class Hierarchy:
 
     @property
     def depth(self) -> int:
-        """Number of synsets on the longest rooted path, the root left out."""
+        """The number of synsets on the longest rooted path, without the root."""
         return int(self.levels[-1])
 
     @property
     def max_branching(self) -> int:
-        """Most children of any synset."""
+        """The largest number of children of a synset."""
         return int(np.diff(self.child_pointer).max())
 
     @property
     def is_tree(self) -> bool:
-        """Whether every synset but the root has exactly one parent."""
+        """Whether every synset except the root has exactly one parent."""
         return self.n_edges == len(self) - 1
 
     @cached_property
@@ -152,7 +158,7 @@ class Hierarchy:
         return unfold(self)
 
     def index(self, synset: str) -> int:
-        """Index of a synset id; of one that is not there the error lists near matches."""
+        """The index of a synset id; the error for an unknown id lists near matches."""
         try:
             return self._index[synset]
         except (KeyError, TypeError):
@@ -216,26 +222,26 @@ class Hierarchy:
         return len(self._children(self.index(synset))) == 0
 
     def paths(self, synset: str) -> tuple[tuple[str, ...], ...]:
-        """Every rooted path to a synset, the root left out."""
-        found: list[tuple[str, ...]] = []
+        """Every rooted path to a synset, without the root."""
+        paths: list[tuple[str, ...]] = []
         path: list[int] = []  # from the synset upwards
         waiting = [(self.index(synset), 0)]  # with the length of the path below
         while waiting:
             i, n_below = waiting.pop()
             if i == 0:
-                found.append(self._ids(path[n_below - 1 :: -1] if n_below else ()))
+                paths.append(self._ids(path[n_below - 1 :: -1] if n_below else ()))
                 continue
             path[n_below:] = [i]
             waiting += [(p, n_below + 1) for p in self._parents(i)[::-1]]
-        return tuple(found)
+        return tuple(paths)
 
     def lca(self, a: str, b: str) -> str:
-        """The lowest common ancestor: of those above (or equal to) both, the deepest; of several the lowest index."""
+        """The deepest synset that is above (or equal to) both; of several, the one with the lowest index."""
         above = [{i, *reach([i], self._parents)} for i in (self.index(a), self.index(b))]
         return self.ids[max(above[0] & above[1], key=lambda i: (self.levels[i], -i))]
 
     def name(self, synset: str) -> str:
-        """Display name of a synset; its id where none was given."""
+        """The display name of a synset, by default its id."""
         known = self.ids[self.index(synset)]
         return self._names.get(known, known)
 
@@ -244,30 +250,30 @@ class Hierarchy:
         return self._merged.get(self.ids[self.index(synset)], ())
 
     def leaf_of(self, label: str) -> str:
-        """The leaf that stands for a class: the class itself, or its own leaf where it is an inner synset."""
+        """The leaf of a class: the class itself, or its own leaf if it is an inner synset."""
         if label in self._own_leaf:
             return self._own_leaf[label]
         if not self.is_leaf(label):
             raise HierarchyError(
                 f"class {quoted([label])} is an inner concept, above {quoted(self.children(label), 3)}; "
-                f"use hierarchy.with_classes([{quoted([label])}]) to hang the class below it as a leaf of its own"
+                f"use hierarchy.with_classes([{quoted([label])}]) to give the class a leaf of its own below it"
             )
         return self.ids[self._index[label]]
 
     @property
     def own_leaves(self) -> Mapping[str, str]:
-        """The classes that are inner synsets, and the leaf that `with_classes` hung below each."""
+        """The classes that are inner synsets, and the leaf that `with_classes` added below each."""
         return MappingProxyType(self._own_leaf)
 
     def class_of(self, leaf: str) -> str:
-        """The class a leaf stands for, the inverse of `leaf_of`."""
+        """The class of a leaf; the inverse of `leaf_of`."""
         known = self.ids[self.index(leaf)]
         return self._class_of.get(known, known)
 
     def with_classes(self, classes: Iterable[str]) -> Hierarchy:
-        """Make every class a leaf: one that is an inner synset gets a leaf of its own below it.
+        """Make every class a leaf: a class that is an inner synset gets a leaf of its own below it.
 
-        The inner synset keeps its id; the new leaf is called ``"cat (itself)"`` and `leaf_of` finds it by the class.
+        The inner synset keeps its id; the new leaf is called ``"cat (itself)"``, and `leaf_of` finds it by the class.
         """
         inner = [c for c in dict.fromkeys(classes) if c not in self._own_leaf and not self.is_leaf(c)]
         if not inner:
@@ -285,10 +291,10 @@ class Hierarchy:
         return Hierarchy(ids, parents, names, self._merged, own_leaf)
 
     def restrict(self, leaves: Iterable[str]) -> Hierarchy:
-        """Keep the given classes and everything above them.
+        """Keep some classes and everything above them.
 
-        A class that is also an ancestor of another given class is kept as an inner synset and hung below itself as a
-        leaf (see `with_classes`); an inner synset with no other given class below it becomes a leaf.
+        A class that is also an ancestor of another class stays an inner synset and gets a leaf of its own (see
+        `with_classes`); an inner synset without another class below it becomes a leaf.
         """
         wanted = list(dict.fromkeys(leaves))
         unknown = [c for c in wanted if c not in self._index and c not in self._own_leaf]
@@ -305,45 +311,45 @@ class Hierarchy:
         return kept.with_classes(c for c, t in zip(wanted, targets, strict=True) if t in above)
 
     def collapse(self) -> Hierarchy:
-        """Merge single-child chains: an inner synset with one child is merged into that child.
+        """Merge chains: an inner synset with one child is merged into that child.
 
         The embedding of such a synset equals its child's, so the atom between them would be zero. The lowest synset
-        of a chain keeps its id and name; `merged` remembers the others. A root with one inner child gives way to it.
+        of a chain keeps its id and name; `merged` has the others. A root with one inner child is replaced by it.
         """
         parents = self._parent_lists()
         children = [set(self._children(i)) for i in range(len(self))]
-        absorbed: dict[int, list[int]] = {}  # the synsets merged into one that stays, lowest first
+        absorbed: dict[int, list[int]] = {}  # the synsets that are merged into another, lowest first
         for i in range(len(self) - 1, 0, -1):
             if len(children[i]) == 1:
                 (child,) = children[i]
                 for grandparent in parents[i]:
                     children[grandparent].remove(i)
                     children[grandparent].add(child)
-                at = parents[child].index(i)  # in its place: the first parent stays the first
+                at = parents[child].index(i)  # in its place, so that the first parent stays the first
                 parents[child][at : at + 1] = parents[i]
                 parents[child] = list(dict.fromkeys(parents[child]))
                 absorbed.setdefault(child, []).append(i)
         top, *others = children[0]
-        if not others and children[top]:  # one is enough: by now every inner synset below the root branches
+        if not others and children[top]:  # once is enough: every inner synset below the root now has several children
             parents[top] = []
             absorbed.setdefault(top, []).append(0)
         gone = {i for synsets in absorbed.values() for i in synsets}
         merged = {}
-        for i, synsets in absorbed.items():  # highest first: what each had merged, and each but the last
+        for i, synsets in absorbed.items():  # highest first: what was merged before, and all but the last
             chain = self._ids([*synsets[::-1], i])
             merged[chain[-1]] = tuple([pair for s in chain for pair in (*self.merged(s), (s, self.name(s)))][:-1])
         return self._on([i for i in range(len(self)) if i not in gone], parents, merged)
 
     def as_tree(self, policy: TreePolicy = "first") -> Hierarchy:
-        """Keep one parent per synset: the one given first, or on the "shortest" or "longest" rooted path (ties: first).
+        """Keep one parent per synset: the first, or the one on the "shortest" or "longest" rooted path (ties: first).
 
-        An inner synset that loses all its children to other parents is dropped, so that the leaves stay the leaves.
+        An inner synset that loses all its children is dropped, so that the leaves stay the same.
         """
         if policy not in ("first", "shortest", "longest"):
-            told = (
+            message = (
                 f"policy must be 'first', 'shortest' or 'longest', got {policy!r} (--single-parent on the command line)"
             )
-            raise HierarchyError(told)
+            raise HierarchyError(message)
         length = [0] * len(self)
         parents: list[list[int]] = [[]]
         choose: Any = {"first": lambda above, key: above[0], "shortest": min, "longest": max}[policy]
@@ -355,7 +361,7 @@ class Hierarchy:
         return tree.restrict(self.class_of(leaf) for leaf in self.leaves)
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """Write the hierarchy as versioned JSON (schema in docs/hierarchy.md); return the text."""
+        """Return the hierarchy as versioned JSON (format in docs/hierarchy.md), and write it to `path` if given."""
         text = serial.dumps(self)
         if path is not None:
             write_bytes(path, text.encode(), HierarchyError)
@@ -363,7 +369,7 @@ class Hierarchy:
 
     @classmethod
     def from_json(cls, source: str | Path) -> Hierarchy:
-        """Read what `to_json` wrote: a path, or the text itself (which starts with ``{``)."""
+        """Read what `to_json` wrote, from a path or from the text itself, which starts with ``{``."""
         record = serial.loads(source)
         read_edges([(parent, synset.id) for synset in record.synsets for parent in synset.parents], None, record.root)
         place = {synset.id: i for i, synset in enumerate(record.synsets)}
@@ -376,18 +382,18 @@ class Hierarchy:
     def from_networkx(cls, graph: Any, *, root: str | None = None) -> Hierarchy:
         """Build a hierarchy from a networkx DiGraph: edges from parent to child, names in the attribute ``name``."""
         if not hasattr(graph, "is_directed") or not graph.is_directed():
-            told = f"expected a directed networkx graph with edges from parent to child, got {type(graph).__name__}"
-            raise HierarchyError(told)
+            expected = "expected a directed networkx graph with edges from parent to child"
+            raise HierarchyError(f"{expected}, got {type(graph).__name__}")
         alone = [node for node in graph.nodes if not graph.degree(node)]
         if alone:
             raise HierarchyError(f"node {alone[0]!r} has no edge; connect it to its parent, or remove it")
-        # By child, as a hierarchy numbers its synsets: what to_networkx wrote comes back the same.
+        # By child, in the order of a hierarchy's synsets: a graph from to_networkx gives the same hierarchy.
         edges = [(parent, child) for child in graph.nodes for parent in graph.predecessors(child)]
         names = {node: str(name) for node, name in graph.nodes(data="name") if name is not None}
         return cls.from_edges(edges, names, root=root)
 
     def to_networkx(self) -> Any:
-        """The hierarchy as a networkx DiGraph, synsets in index order; merged chains and inner classes stay behind."""
+        """The hierarchy as a networkx DiGraph in index order, without merged chains and inner classes."""
         graph = require("networkx", "formats", "a networkx graph").DiGraph()
         graph.add_nodes_from((synset, {"name": self.name(synset)}) for synset in self)
         graph.add_edges_from((parent, child) for child in self for parent in self.parents(child))
@@ -430,10 +436,10 @@ class Hierarchy:
         return hash((self.ids, self.n_edges))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a Hierarchy does not change; {name!r} cannot be set")
+        raise AttributeError(f"a Hierarchy is immutable; {name!r} cannot be set")
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a Hierarchy does not change; {name!r} cannot be deleted")
+        raise AttributeError(f"a Hierarchy is immutable; {name!r} cannot be deleted")
 
     def __copy__(self, memo: object = None) -> Hierarchy:
         return self
@@ -462,15 +468,15 @@ class Hierarchy:
     def _on(
         self, kept: Sequence[int], parents: Sequence[Sequence[int]], merged: Mapping[str, Merged] | None = None
     ) -> Hierarchy:
-        """The hierarchy on some of the synsets, given the parents of each synset that is kept."""
+        """The hierarchy of some of the synsets, with the parents of each."""
         place = {i: k for k, i in enumerate(kept)}
         rows = [[place[p] for p in parents[i]] for i in kept]
         return Hierarchy(self._ids(kept), rows, self._names, {**self._merged, **(merged or {})}, self._own_leaf)
 
 
 def _row(pointer: NDArray[np.int32], index: NDArray[np.int32], i: int) -> list[int]:
-    found: list[int] = index[pointer[i] : pointer[i + 1]].tolist()
-    return found
+    row: list[int] = index[pointer[i] : pointer[i + 1]].tolist()
+    return row
 
 
 def _frozen(array: NDArray[T]) -> NDArray[T]:

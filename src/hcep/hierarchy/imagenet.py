@@ -1,4 +1,4 @@
-"""The WordNet DAG above ImageNet-1k's classes, which ships with the package (wordnet/, with WordNet's licence)."""
+"""The WordNet DAG above ImageNet-1k's classes, which is part of the package (folder wordnet/, with its licence)."""
 
 import gzip
 import json
@@ -13,18 +13,22 @@ from hcep.hierarchy.graph import Hierarchy
 
 @cache
 def imagenet_classes() -> tuple[str, ...]:
-    """WordNet ids of ImageNet-1k's classes, in ImageNet's order: class k of a classifier's output is entry k."""
+    """The WordNet ids of ImageNet-1k's classes, in the order of a classifier's outputs."""
     return tuple(_content()["classes"])
 
 
 def imagenet_hierarchy(classes: Iterable[str] | None = None) -> Hierarchy:
     """The WordNet DAG above ImageNet's classes, or above some of them.
 
-    classes : iterable of str; WordNet ids, or names as `imagenet_wnid` takes them. An inner synset (``"dog"``) may be a
-        class too. All of ImageNet-1k when left out.
+    Ids are WordNet ids, names the first lemmas. Chains are not collapsed: see `Hierarchy.collapse`.
 
-    Ids are WordNet ids, names the first lemmas. Single-child chains are kept: see `Hierarchy.collapse`.
+    Parameters
+    ----------
+    classes : WordNet ids, or names as in `imagenet_wnid`; all of ImageNet-1k by default. An inner synset (``"dog"``)
+        may be a class, too.
 
+    Examples
+    --------
     >>> from hcep.hierarchy.imagenet import imagenet_hierarchy
     >>> imagenet_hierarchy()
     Hierarchy(1,860 synsets, 1,000 leaves, 1,937 edges, depth 18, branching at most 29, root 'n00001740')
@@ -38,11 +42,10 @@ def imagenet_hierarchy(classes: Iterable[str] | None = None) -> Hierarchy:
 
 
 def imagenet_wnid(name: str) -> str:
-    """The WordNet id of a class or synset given by id or name.
+    """The WordNet id of a class or synset, given by id or name.
 
-    Case does not matter, nor whether words are joined by spaces, underscores or hyphens. The synsets of which the name
-    is the first lemma come first, then those of which it is any lemma; among them, ImageNet's classes come before the
-    synsets above.
+    Case does not matter, nor whether words are joined by spaces, underscores or hyphens. Synsets whose first lemma is
+    the name come before those with the name among their lemmas, and ImageNet's classes come before the synsets above.
 
     >>> from hcep.hierarchy.imagenet import imagenet_wnid
     >>> imagenet_wnid("tench"), imagenet_wnid("golf_ball"), imagenet_wnid("dog"), imagenet_wnid("n01440764")
@@ -52,14 +55,14 @@ def imagenet_wnid(name: str) -> str:
         return name
     by_first, by_any = _names()
     key = _plain(name)
-    found = by_first.get(key) or by_any.get(key)
-    if found is None:
+    wnids = by_first.get(key) or by_any.get(key)
+    if wnids is None:
         raise DatasetError(
             f"{name!r} is neither a WordNet id nor a name in the hierarchy of ImageNet-1k."
             + near_matches(key, by_any)
-            + " Give a WordNet id, such as 'n01440764', or a hierarchy of your own."
+            + " Give a WordNet id, such as 'n01440764', or your own hierarchy."
         )
-    candidates = [wnid for wnid in found if wnid in imagenet_classes()] or found
+    candidates = [wnid for wnid in wnids if wnid in imagenet_classes()] or wnids
     if len(candidates) > 1:
         meanings = "; ".join(f"{wnid}: {_synsets()[wnid].gloss}" for wnid in candidates)
         raise DatasetError(f"{name!r} is the name of {len(candidates)} synsets; give the id of one ({meanings})")
@@ -67,12 +70,12 @@ def imagenet_wnid(name: str) -> str:
 
 
 def synset_gloss(wnid: str) -> str:
-    """WordNet's definition of a synset, given by id or unambiguous name."""
+    """WordNet's definition of a synset, given by id or by an unambiguous name."""
     return _synsets()[imagenet_wnid(wnid)].gloss
 
 
 def synset_lemmas(wnid: str) -> tuple[str, ...]:
-    """WordNet's names of a synset, given by id or unambiguous name; the usual one first."""
+    """WordNet's names of a synset, given by id or by an unambiguous name; the usual name first."""
     return tuple(lemma.replace("_", " ") for lemma in _synsets()[imagenet_wnid(wnid)].lemmas)
 
 
@@ -113,5 +116,5 @@ def _names() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
 
 
 def _plain(name: str) -> str:
-    """A name as it is compared: lower case, words apart by spaces."""
+    """A name for comparison: lower case, words separated by spaces."""
     return " ".join(name.casefold().replace("_", " ").replace("-", " ").split())

@@ -1,4 +1,4 @@
-"""English names: their singulars, and those that mean the same but are spelled differently, found by keys."""
+"""English names: singulars, and pairs of names that differ only in spelling."""
 
 import re
 import tomllib
@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-#: Letters a name needs before one that differs in a single letter is suspicious: "cat" and "bat" are not.
+#: Shorter names that differ in one letter, such as "cat" and "bat", are not suspicious.
 MIN_LETTERS = 8
 _WORDS = tomllib.loads(Path(__file__).with_name("plurals.toml").read_text("utf-8"))
 
 
 def singular(word: str) -> str:
-    """The singular of a lower-case English noun, by rule and a short list; a word that is none stays as it is."""
+    """The singular of a lower-case English noun, by rules and a short list; other words stay as they are."""
     if word in _WORDS["alone"]:
         return str(_WORDS["alone"][word])
     if word in _WORDS["singular"] or word.endswith(("ss", "us", "is")):
@@ -32,22 +32,22 @@ def singular(word: str) -> str:
 
 
 def tidy(name: str) -> str:
-    """Return the name without spaces around it and without runs of them within."""
+    """The name without spaces around it and without repeated spaces inside."""
     return " ".join(name.split())
 
 
 def spelling_key(name: str) -> str:
-    """What is left of a name without case, accents, punctuation, spaces and the ending of a plural."""
+    """A name without case, accents, punctuation, spaces and the ending of a plural."""
     letters = unicodedata.normalize("NFKD", name.casefold())
     plain = "".join(c for c in letters if not unicodedata.combining(c))
     words = re.findall(r"\w+", plain.replace("_", " "))
     if not words or set(name) & set("+#<>=%"):
-        return plain  # "+", "C++" against "C": signs are all there is to tell them apart
+        return plain  # "C++" and "C" differ only in signs
     return "".join([*words[:-1], singular(words[-1])])
 
 
 def same_but_for_spelling(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Pairs of different names with one key; names equal but for case are left to the caller."""
+    """Pairs of names with the same key, except for names that differ only in case."""
     by_key: dict[str, list[str]] = {}
     for name in names:
         by_key.setdefault(spelling_key(name), []).append(name)
@@ -56,11 +56,10 @@ def same_but_for_spelling(names: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def nearly_same(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Pairs of long names whose keys are one letter apart: one left out, put in, changed, or two swapped.
+    """Pairs of long names whose keys differ in one letter: missing, added, changed, or two swapped.
 
-    Two keys one letter apart share a key with one letter deleted (or are it), so only names in the same bucket of
-    deletions are compared: time grows with the letters, not with the pairs. Names that differ in a digit are numbered,
-    not misspelled.
+    Two such keys share a key with one letter deleted (or one is that key), so only names with a common
+    deletion are compared: time grows with the letters, not with the pairs. Names that differ in a digit are not misspelled.
     """
     by_key: dict[str, str] = {}
     for name in names:
@@ -73,7 +72,7 @@ def nearly_same(names: Iterable[str]) -> list[tuple[str, str]]:
 def _buckets(keys: list[str]) -> Iterator[list[int]]:
     """Positions of keys that share a deletion, or of which one is a deletion of the other, in ascending order.
 
-    By hash, because only few of a million deletions are ever looked at again; what collides is compared in full later.
+    By hash, because few of a million deletions are needed again; collisions are sorted out by the full comparison.
     """
     shorter = [{key, *(key[:i] + key[i + 1 :] for i in range(len(key)))} for key in keys]
     owner = np.repeat(np.arange(len(keys)), [len(several) for several in shorter])
@@ -86,8 +85,8 @@ def _buckets(keys: list[str]) -> Iterator[list[int]]:
 
 
 def _is_slip(a: str, b: str) -> bool:
-    """Whether two keys that share a deletion differ in letters and in one place."""
-    for _ in range(2):  # without what both start with, then without what both end with
+    """Whether two keys that share a deletion differ in one place, and not in digits."""
+    for _ in range(2):  # first without the common start, then without the common end
         start = len(commonprefix([a, b]))  # noqa: RUF071 # letters are what is meant
         a, b = a[start:][::-1], b[start:][::-1]
     one_place = max(len(a), len(b)) <= 1 or (len(a) == 2 and a == b[::-1])

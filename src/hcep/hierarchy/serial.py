@@ -1,4 +1,4 @@
-"""The JSON schema of a hierarchy, version 1: plain text, checked on the way in, never executed."""
+"""The JSON format of a hierarchy, version 1: plain text, checked when it is read, never executed."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ VERSION = 1
 
 
 class Synset(Struct):
-    """A line of the file; its first parent comes first."""
+    """One concept of the file; its first parent comes first."""
 
     id: str
     name: str | None = None
@@ -26,7 +26,7 @@ class Synset(Struct):
 
 
 class HierarchyRecord(Struct):
-    """A file's content, of the right types but not yet known to be a DAG."""
+    """The content of a file, with the right types but not yet checked to be a DAG."""
 
     root: str
     synsets: list[Synset]
@@ -34,20 +34,20 @@ class HierarchyRecord(Struct):
 
 
 def dumps(hierarchy: "Hierarchy") -> str:
-    """The text of a hierarchy, one synset per line so that a diff shows what changed."""
+    """The text of a hierarchy, one concept per line so that a diff shows what changed."""
     lines = []
     for synset in hierarchy:
         name, above, merged = hierarchy.name(synset), hierarchy.parents(synset), hierarchy.merged(synset)
         record = {"id": synset, "name": name if name != synset else None, "parents": above, "merged": merged}
-        given = {key: value for key, value in record.items() if value not in (None, ())}
-        lines.append("    " + json.dumps(given, ensure_ascii=False))
+        fields = {key: value for key, value in record.items() if value not in (None, ())}
+        lines.append("    " + json.dumps(fields, ensure_ascii=False))
     head = {"format": FORMAT, "version": VERSION, "root": hierarchy.root, "classes": dict(hierarchy.own_leaves)}
     opening = json.dumps(head, ensure_ascii=False, indent=2).removesuffix("\n}")
     return opening + ',\n  "synsets": [\n' + ",\n".join(lines) + "\n  ]\n}\n"
 
 
 def loads(source: str | Path) -> HierarchyRecord:
-    """Read a file or its text and check every field's type, and that synsets stand there once and are reached."""
+    """Read a file or its text, and check that types are right, ids are unique and every concept is reachable."""
     is_text = isinstance(source, str) and source.lstrip().startswith("{")
     try:
         text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
@@ -63,26 +63,26 @@ def loads(source: str | Path) -> HierarchyRecord:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise HierarchyError(f'not a hierarchy file: expected a JSON object with "format": "{FORMAT}"')
     if data.get("version") != VERSION:
-        told = f"hierarchy file of version {data.get('version')!r}; this release reads version {VERSION}: upgrade hcep"
-        raise HierarchyError(told)
+        advice = f"this release reads version {VERSION}: upgrade hcep"
+        raise HierarchyError(f"hierarchy file of version {data.get('version')!r}; {advice}")
     record = convert_record(data, HierarchyRecord, "hierarchy file", HierarchyError)
     known: set[str] = set()
     for synset in record.synsets:
         if synset.id in known:
-            raise HierarchyError(f"hierarchy file: synset {synset.id!r} stands there twice; keep one")
+            raise HierarchyError(f"hierarchy file: concept {synset.id!r} appears twice; keep one")
         if not synset.parents and synset.id != record.root:
             raise HierarchyError(
-                f"hierarchy file: synset {synset.id!r} has no parents and is not the root {record.root!r}, so nothing "
-                'reaches it; give it "parents" or remove it'
+                f"hierarchy file: concept {synset.id!r} has no parents and is not the root {record.root!r}; "
+                'give it "parents" or remove it'
             )
         known.add(synset.id)
     inner = dict.fromkeys(parent for synset in record.synsets for parent in synset.parents)
     missing = [named for named in (*record.classes.values(), record.root, *inner) if named not in known]
     if missing:
-        told = f'{missing[0]!r} is named as root, parent or class but is not in "synsets"; add it there'
-        raise HierarchyError(f"hierarchy file: {told}")
+        message = f'{missing[0]!r} is a root, parent or class but is not in "synsets"; add it there'
+        raise HierarchyError(f"hierarchy file: {message}")
     for label, leaf in record.classes.items():
         if leaf in inner:
-            told = f"class {label!r} stands for {leaf!r}, which has synsets below it; a class is a leaf"
-            raise HierarchyError(f"hierarchy file: {told}")
+            message = f"the leaf of class {label!r} is {leaf!r}, which has concepts below it; it must be a leaf"
+            raise HierarchyError(f"hierarchy file: {message}")
     return record

@@ -1,4 +1,4 @@
-"""Hierarchies in files: read by what they are, written with word of what is lost."""
+"""Read and write hierarchies in files, and match their ids to the classes of the data."""
 
 import logging
 from collections import Counter
@@ -20,7 +20,7 @@ def read_hierarchy(
     place: Place,
     format: str | None = None,
     *,
-    told: Callable[[str], object] | None = None,
+    on_note: Callable[[str], object] | None = None,
     max_bytes: int = MAX_BYTES,
     timeout: float = 20.0,
     **options: Any,
@@ -31,7 +31,7 @@ def read_hierarchy(
     ----------
     place : the file, which may be compressed by gzip
     format : a name in `hcep.taxonomy.FORMATS`; the file's ending decides by default
-    told : called with a sentence that says how the file was read, then with a sentence for everything the reader
+    on_note : called with a sentence that says how the file was read, then with a sentence for everything the reader
         skipped (obsolete terms, branch lengths); these are logged by default
     max_bytes : maximum size of the file, uncompressed
     timeout : seconds to wait for a silent server
@@ -47,26 +47,26 @@ def read_hierarchy(
     source = open_source(place, format, max_bytes, timeout)
     hierarchy = hierarchy_in(source, **options)
     for note in (understood(source, hierarchy), *source.notes):
-        told(note) if told else logger.info("%s", note)
+        on_note(note) if on_note else logger.info("%s", note)
     return hierarchy
 
 
 def read_described(place: Place, format: str | None = None, **options: Any) -> tuple[Hierarchy, str]:
-    r"""`read_hierarchy` with a sentence of what the file was taken for."""
-    told: list[str] = []
-    return read_hierarchy(place, format, told=told.append, **options), told[0]
+    """Read a hierarchy as `read_hierarchy` does; also return the sentence that says how the file was read."""
+    notes: list[str] = []
+    return read_hierarchy(place, format, on_note=notes.append, **options), notes[0]
 
 
 def understood(source: Source, hierarchy: Hierarchy) -> str:
-    """What a file was taken for, in a sentence, and where its cells or lines decided, how to say otherwise."""
+    """How a file was read, in one sentence, with the option that changes it if the content decided."""
     levels = "flat" if hierarchy.depth == 1 and is_virtual(hierarchy.root) else _levels(hierarchy)
     what = f"{source.understood or source.format}, {levels}, {counted(len(hierarchy.leaves), 'class')}"
-    otherwise = source.otherwise or (levels == "flat" and "if it has levels, say how it is written with -O format=NAME")
+    otherwise = source.otherwise or (levels == "flat" and "if it has levels, name its format with -O format=NAME")
     return f"{source.name}: {what}" + (f"; {otherwise}" if otherwise else "")
 
 
 def in_words(hierarchy: Hierarchy) -> str:
-    """Its size for a terminal."""
+    """The size of a hierarchy in words."""
     concepts, classes = counted(len(hierarchy), "concept"), counted(len(hierarchy.leaves), "class")
     return f"{concepts}, {classes}, {counted(hierarchy.n_edges, 'edge')}, {_levels(hierarchy)}, root {hierarchy.root!r}"
 
@@ -76,7 +76,7 @@ def _levels(hierarchy: Hierarchy) -> str:
 
 
 def hierarchy_in(source: Source, *, root: str | None = None, encoding: str | None = None, **options: Any) -> Hierarchy:
-    """The hierarchy in a source that is open; its notes grow by what the reader passes over."""
+    """The hierarchy in an open source; the reader adds notes to the source."""
     known = FORMATS[source.format]
     check_options(known, options)
     source.encoding = encoding
@@ -84,8 +84,8 @@ def hierarchy_in(source: Source, *, root: str | None = None, encoding: str | Non
         hierarchy = known.function("read")(source, **options)
         return hierarchy if root is None else branch(hierarchy, root)
     except HierarchyError as error:
-        told = str(error)
-        raise HierarchyError(told if told.startswith(source.name) else f"{source.name}: {told}") from None
+        message = str(error)
+        raise HierarchyError(message if message.startswith(source.name) else f"{source.name}: {message}") from None
 
 
 def write_hierarchy(
@@ -101,71 +101,70 @@ def write_hierarchy(
     changed = graph_loss(known, hierarchy)
     if changed and not lossy:
         raise HierarchyError(
-            f"{changed}; pass lossy=True to write it all the same, hierarchy.as_tree(policy) to choose the parents, "
+            f"{changed}; pass lossy=True to write it anyway, use hierarchy.as_tree(policy) to choose the parents, "
             "or write .json (`hcep hierarchy convert` has --lossy and --single-parent)"
         )
     text = known.function("write")(hierarchy, known.name)
     if "\0" in text:
         synset = next(s for s in hierarchy if "\0" in s + hierarchy.name(s))
-        raise HierarchyError(f"{known.name} cannot hold concept {synset!r}: it has a NUL character; rename it")
+        raise HierarchyError(f"{known.name} cannot hold concept {synset!r}: it contains a NUL character; rename it")
     lost = ((changed,) if changed else ()) + detail_losses(known, hierarchy)
     write_whole(file, text)
     return lost
 
 
 def branch(hierarchy: Hierarchy, root: str) -> Hierarchy:
-    """What is below one synset, given by its id or, where it is the only one of that name, by its name."""
+    """The part of a hierarchy at and below one concept, given by its id or by a name that no other has."""
     named = [root] if root in hierarchy else [s for s in hierarchy if hierarchy.name(s) == root]
     if len(named) > 1:
         raise HierarchyError(f"root {root!r} is the name of {len(named)} concepts: {quoted(named)}; give the id of one")
     if not named:
         known = [*hierarchy.ids, *map(hierarchy.name, hierarchy.ids)]
-        raise HierarchyError(f"root {root!r} is neither an id nor a name here.{near_matches(root, known)}")
+        raise HierarchyError(f"root {root!r} is neither an id nor a name in this hierarchy.{near_matches(root, known)}")
     synset = named[0]
     inside = (synset, *hierarchy.descendants(synset))
     if len(inside) == 1:
         raise HierarchyError(f"root {root!r} has no concepts below it; give an inner concept")
-    kept = set(inside)
-    edges = [(parent, child) for child in inside for parent in hierarchy.parents(child) if parent in kept]
+    edges = [(parent, child) for child in inside[1:] for parent in hierarchy.parents(child) if parent in set(inside)]
     return Hierarchy.from_edges(edges, {s: hierarchy.name(s) for s in inside}, root=synset)
 
 
 def match_classes(hierarchy: Hierarchy, classes: Iterable[str]) -> tuple[Hierarchy, tuple[str, ...]]:
-    """The hierarchy with the ids of some synsets as the classes spell them, and what was matched, in sentences.
+    """The hierarchy with some ids replaced by the classes that mean them, and sentences that say which.
 
-    A class that is no id of the hierarchy is the synset whose id differs in ``_`` for a blank (as in Newick, where an
-    underscore out of quotes is one), or else whose name it is; where several are, none.
+    A class that is not an id means the concept whose id differs from it in ``_`` for a space (as in Newick), or else
+    whose name it is; if there are several such concepts, it means none.
     """
     known = {*hierarchy, *(hierarchy.class_of(leaf) for leaf in hierarchy.leaves)}
     absent = [label for label in dict.fromkeys(classes) if label not in known]
     if hierarchy.own_leaves or any(hierarchy.merged(synset) for synset in hierarchy):
-        absent = []  # a file of this package's own, which says what its classes are
+        absent = []  # a file of this package, which records its classes
     spaced: dict[str, list[str]] = {}
     named: dict[str, list[str]] = {}
     for synset in hierarchy if absent else ():
         spaced.setdefault(synset.replace("_", " "), []).append(synset)
         named.setdefault(hierarchy.name(synset).replace("_", " "), []).append(synset)
     own: dict[str, str] = {}
-    told = []
-    for found, what in ((spaced, "with '_' for a blank"), (named, "by name")):
-        meant = {label: found.get(label.replace("_", " "), []) for label in absent if label not in own.values()}
-        sure = {label: synsets[0] for label, synsets in meant.items() if len(synsets) == 1 and synsets[0] not in own}
+    sentences = []
+    for concepts, how in ((spaced, "with '_' for a space"), (named, "by name")):
+        matches = {label: concepts.get(label.replace("_", " "), []) for label in absent if label not in own.values()}
+        sure = {label: synsets[0] for label, synsets in matches.items() if len(synsets) == 1 and synsets[0] not in own}
         own |= {synset: label for label, synset in sure.items()}
         pairs = [f"{label!r} is {synset!r}" for label, synset in sure.items()]
         more = f" and {len(pairs) - 3:,} more" if len(pairs) > 3 else ""
-        told += [f"matched {what}: {', '.join(pairs[:3])}{more}"] if pairs else []
-    return with_ids(hierarchy, own), tuple(told)
+        sentences += [f"matched {how}: {', '.join(pairs[:3])}{more}"] if pairs else []
+    return with_ids(hierarchy, own), tuple(sentences)
 
 
 def class_ids(hierarchy: Hierarchy, classes: Iterable[str]) -> dict[str, str]:
-    """The id that each class has in the hierarchy, found as `match_classes` does; an unknown class stays as it is."""
+    """The id of each class in the hierarchy, as `match_classes` finds it; an unknown class stays as it is."""
     labels = list(classes)
     own = dict(zip(match_classes(hierarchy, labels)[0], hierarchy, strict=True))
     return {label: own.get(label, label) for label in labels}
 
 
 def with_ids(hierarchy: Hierarchy, ids: Mapping[str, str]) -> Hierarchy:
-    """The hierarchy, in the same order, with other ids for some of its synsets."""
+    """The hierarchy, in the same order, with other ids for some of its concepts."""
     if not ids:
         return hierarchy
     new = {synset: ids.get(synset, synset) for synset in hierarchy}
@@ -176,8 +175,8 @@ def with_ids(hierarchy: Hierarchy, ids: Mapping[str, str]) -> Hierarchy:
     return Hierarchy(list(new.values()), parents, names, merged, own_leaves)
 
 
-def named_as_ids(hierarchy: Hierarchy, kept: Iterable[str]) -> Hierarchy:
-    """The hierarchy with names for ids, but for the ids to keep and where a name does not tell concepts apart."""
-    named, stay = Counter(map(hierarchy.name, hierarchy)), {*kept, *hierarchy.own_leaves}
-    ids = {s: hierarchy.name(s) for s in hierarchy if s not in stay}
+def named_as_ids(hierarchy: Hierarchy, keep: Iterable[str]) -> Hierarchy:
+    """The hierarchy with names as ids, except for the ids to keep and for names that are not unique."""
+    named, fixed = Counter(map(hierarchy.name, hierarchy)), {*keep, *hierarchy.own_leaves}
+    ids = {s: hierarchy.name(s) for s in hierarchy if s not in fixed}
     return with_ids(hierarchy, {s: name for s, name in ids.items() if named[name] == 1 and name not in hierarchy})

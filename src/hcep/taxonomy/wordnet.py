@@ -1,4 +1,4 @@
-"""WordNet's own database files: synsets, senses and glosses, and the hierarchy above any of them."""
+"""WordNet's database files: synsets, senses and glosses, and the hierarchy above any synsets."""
 
 import gzip
 import hashlib
@@ -25,65 +25,71 @@ SYNSET_NAME = re.compile(r"(?P<lemma>.+)\.(?P<letter>[nvasr])\.(?P<number>\d{1,3
 VERSION = re.compile(rb"WordNet (\d+\.\d+) Copyright")
 DATA_LINE = re.compile(rb"(\d{8}) \d\d [nvasr] ([0-9a-f]{2}) ")
 HYPERNYM = re.compile(rb"@i? (\d{8}) [nv] 0000")
-LAYOUT = 2  # a change of the tables needs a new number
+LAYOUT = 2  # to be changed with the fields of the cached records
 MAX_LISTED = 3
 T = TypeVar("T")
 
 
 class Sense(NamedTuple):
-    """One meaning of a word: its name, such as "cat.n.01" (1 is the most frequent), WordNet id, and definition."""
+    """One meaning of a word: its name, such as "cat.n.01" (1 is the most frequent), its WordNet id and definition."""
 
     name: str
     id: str
     gloss: str
 
 
-class Entry(NamedTuple):
-    """A synset: its words joined by underscores, the offsets of its hypernyms, its gloss."""
+class WordNetSynset(NamedTuple):
+    """A synset: its words, joined by underscores, the offsets of its hypernyms, and its gloss."""
 
     lemmas: list[str]
     hypernyms: list[int]
     gloss: str
 
 
-class Tables(msgspec.Struct):
-    """A parsed database: synsets by offset, ascending; the senses of a word, the most frequent first."""
+class Database(msgspec.Struct):
+    """A parsed database: synsets by ascending offset, and the senses of each word, the most frequent first."""
 
     version: str
-    synsets: dict[int, Entry]
+    synsets: dict[int, WordNetSynset]
     senses: dict[str, list[int]]
 
 
 class WordNet:
-    """A WordNet database, for nouns or verbs: a folder with ``data.noun`` and ``index.noun``.
+    """A WordNet database of nouns or verbs.
 
-    When left out: ``$WNSEARCHDIR``, ``$WNHOME/dict``, the places where Debian, Princeton's archive and NLTK put it.
-    Parsed once: the result is kept in the user's cache folder (``$XDG_CACHE_HOME/hcep``, or ``HCEP_CACHE``).
+    Parameters
+    ----------
+    database : a folder with ``data.noun`` and ``index.noun`` (or verbs); by default ``$WNSEARCHDIR``, ``$WNHOME/dict``,
+        or the folders of Debian, Princeton's archive and NLTK
+    pos : "noun" or "verb"
+
+    The database is parsed once; the result is kept in the user's cache folder (``$XDG_CACHE_HOME/hcep``, or
+    ``HCEP_CACHE``).
     """
 
     def __init__(self, database: str | os.PathLike[str] | None = None, *, pos: Pos = "noun") -> None:
         if pos not in get_args(Pos):
             raise HierarchyError(f"pos must be 'noun' or 'verb', which have hypernyms; got {pos!r}")
         places = list(dict.fromkeys(usual_places())) if database is None else [Path(database), Path(database, "dict")]
-        found = [place for place in places if all((place / f"{kind}.{pos}").is_file() for kind in ("data", "index"))]
-        if not found and database is not None:
-            raise HierarchyError(f"database {str(places[0])!r} does not hold data.{pos} and index.{pos} of WordNet")
-        if not found:
+        folders = [place for place in places if all((place / f"{kind}.{pos}").is_file() for kind in ("data", "index"))]
+        if not folders and database is not None:
+            raise HierarchyError(f"database {str(places[0])!r} does not have WordNet's data.{pos} and index.{pos}")
+        if not folders:
             raise HierarchyError(
                 "no WordNet database found; install one (Debian: apt install wordnet; Python: nltk.download('wordnet'))"
                 f" or pass database=, a folder with data.{pos} and index.{pos}. Looked in {', '.join(map(str, places))}"
             )
-        self.pos, self._letter, self.folder = pos, pos[0], found[0]
-        self.tables = _tables(self.folder, pos)
+        self.pos, self._letter, self.folder = pos, pos[0], folders[0]
+        self.tables = _database(self.folder, pos)
 
     def senses(self, word: str) -> tuple[Sense, ...]:
-        """The meanings of a word, the most frequent first; case and the way words are joined do not matter."""
+        """The meanings of a word, the most frequent first; case, spaces and hyphens do not matter."""
         known = self.tables.senses
-        joined = "_".join(word.lower().split())  # as WordNet does; hyphens stand for blanks and the other way round
+        joined = "_".join(word.lower().split())  # as in WordNet; hyphens and spaces are interchangeable
         spellings = (joined, joined.replace("-", "_"), joined.replace("_", "-"), joined.replace("_", ""))
         lemma = next((spelling for spelling in spellings if spelling in known), None)
         if lemma is None:
-            # All of WordNet would take seconds: a typing error rarely changes the first letter or the length by much.
+            # All words would take seconds: a typing error rarely changes the first letter, or the length by much.
             near = [w for w in known if w[:1] == joined[:1] and abs(len(w) - len(joined)) < 4]
             close = near_matches(joined, near)
             raise HierarchyError(f"{word!r} is not in WordNet {self.tables.version} as a {self.pos}.{close}")
@@ -104,14 +110,14 @@ class WordNet:
             if synset[0] != self._letter:
                 raise HierarchyError(f"{synset!r} is not the id of a {self.pos}, such as {self._id(1740)!r}; see pos=")
             if int(synset[1:]) not in self.tables.synsets:
-                cause = f"the ids of ImageNet are of WordNet 3.0 and this database is {version}, where they differ: "
-                cause = "ids of other versions differ" if version == "3.0" else f"{cause}pass database= with 3.0"
-                raise HierarchyError(f"{synset!r} is no synset of WordNet {version} in {str(self.folder)!r}; {cause}")
+                cause = f"ImageNet's ids are from WordNet 3.0, and this database is {version}: pass database= with 3.0"
+                cause = "ids of other versions differ" if version == "3.0" else cause
+                raise HierarchyError(f"{synset!r} is not in WordNet {version} in {str(self.folder)!r}; {cause}")
             return synset
         if name := SYNSET_NAME.fullmatch(synset.strip()):
             if name["letter"] != self._letter:
-                told = f"{synset!r} is not the name of a {self.pos}, such as 'cat.{self._letter}.01'; see pos="
-                raise HierarchyError(told)
+                expected = f"a {self.pos}, such as 'cat.{self._letter}.01'"
+                raise HierarchyError(f"{synset!r} is not the name of {expected}; see pos=")
             senses, number = self.senses(name["lemma"]), int(name["number"])
             if not 1 <= number <= len(senses):
                 raise HierarchyError(f"{synset!r}: {name['lemma']!r} has senses 1 to {len(senses)} as a {self.pos}")
@@ -120,7 +126,7 @@ class WordNet:
         if len(senses) > 1 and on_ambiguous == "raise":
             listed = "; ".join(f"{s.name} ({s.id}): {s.gloss}" for s in senses)
             raise HierarchyError(
-                f"{synset!r} has {len(senses)} senses; ask for one by its name or id, or pass on_ambiguous='first' "
+                f"{synset!r} has {len(senses)} senses; give the name or id of one, or pass on_ambiguous='first' "
                 f"(-P on_ambiguous=first on the command line) for the most frequent: {listed}"
             )
         return senses[0].id
@@ -138,25 +144,25 @@ class WordNet:
         if ids_or_words is None:
             return self._hierarchy(self.tables.synsets)
         if isinstance(ids_or_words, str):
-            raise HierarchyError(f"ids_or_words must be several ids or words, got the string {ids_or_words!r}")
-        found: dict[str, None] = {}
-        wrong: list[str] = []  # told at once
+            raise HierarchyError(f"ids_or_words must be a list of ids or words, got the string {ids_or_words!r}")
+        wnids: dict[str, None] = {}
+        problems: list[str] = []  # reported together
         for one in ids_or_words:
             try:
-                found[self.id(one, on_ambiguous=on_ambiguous)] = None
+                wnids[self.id(one, on_ambiguous=on_ambiguous)] = None
             except HierarchyError as error:
-                wrong.append(str(error))
-        if wrong:
-            more = f"\n... and {len(wrong) - MAX_LISTED:,} more" if len(wrong) > MAX_LISTED else ""
-            raise HierarchyError("\n".join(wrong[:MAX_LISTED]) + more)
-        if not found:
+                problems.append(str(error))
+        if problems:
+            more = f"\n... and {len(problems) - MAX_LISTED:,} more" if len(problems) > MAX_LISTED else ""
+            raise HierarchyError("\n".join(problems[:MAX_LISTED]) + more)
+        if not wnids:
             raise HierarchyError(
-                "ids_or_words is empty (on the command line: no word, and none in the files given); give WordNet ids "
-                "or words, or leave it out for all of WordNet"
+                "ids_or_words is empty (on the command line: no word, and none in the files); give WordNet ids or words, "
+                "or leave it out for all of WordNet"
             )
-        given = {int(synset[1:]) for synset in found}
-        above = reach(given, lambda at: self.tables.synsets[at].hypernyms)
-        return self._hierarchy(sorted(given | above)).with_classes(found)
+        offsets = {int(wnid[1:]) for wnid in wnids}
+        above = reach(offsets, lambda at: self.tables.synsets[at].hypernyms)
+        return self._hierarchy(sorted(offsets | above)).with_classes(wnids)
 
     def _hierarchy(self, offsets: Iterable[int]) -> Hierarchy:
         synsets = {self._id(at): self.tables.synsets[at] for at in offsets}
@@ -165,7 +171,7 @@ class WordNet:
         if len(tops) > 1:  # verbs have many, some with nothing below
             edges = [(VIRTUAL_ROOT, top) for top in tops] + edges
         if not edges:
-            raise HierarchyError(f"{quoted(tops)} is at the top of WordNet; give a synset below it")
+            raise HierarchyError(f"{quoted(tops)} is the top of WordNet; give a synset below it")
         return Hierarchy.from_edges(edges, {s: entry.lemmas[0].replace("_", " ") for s, entry in synsets.items()})
 
     def _id(self, offset: int) -> str:
@@ -173,7 +179,7 @@ class WordNet:
 
 
 def usual_places() -> Iterator[Path]:
-    """Where a database may be: what the environment says, then the folders of the usual packages."""
+    """Where a database may be: the folders that the environment names, then those of the usual packages."""
     if os.environ.get("WNSEARCHDIR"):
         yield Path(os.environ["WNSEARCHDIR"])
     if os.environ.get("WNHOME"):
@@ -185,8 +191,8 @@ def usual_places() -> Iterator[Path]:
     yield from (Path(place) / "corpora" / "wordnet" for place in (*nltk, *shared) if place)
 
 
-def _tables(folder: Path, pos: str) -> Tables:
-    """The tables of a database, from the cache where it has been parsed before."""
+def _database(folder: Path, pos: str) -> Database:
+    """The parsed database, from the cache if it has been parsed before."""
     contents, digest = {}, hashlib.blake2b(str(LAYOUT).encode(), digest_size=12)
     for file in (folder / f"data.{pos}", folder / f"index.{pos}"):
         try:
@@ -196,49 +202,49 @@ def _tables(folder: Path, pos: str) -> Tables:
         contents[file.stem] = text
         digest.update(f"{status.st_size} {status.st_mtime_ns} ".encode() + text)
     cache = cache_folder(f"wordnet-{pos}-{digest.hexdigest()}.msgpack.gz")
-    # Compressed for its checksum: what is damaged is made anew. A cache that cannot be written is done without.
+    # Compressed for its checksum: a damaged cache is replaced. One that cannot be written is not needed.
     with suppress(OSError, EOFError, zlib.error, msgspec.DecodeError):
-        return msgspec.msgpack.decode(gzip.decompress(cache.read_bytes()), type=Tables)
+        return msgspec.msgpack.decode(gzip.decompress(cache.read_bytes()), type=Database)
     known = parse(contents["data"], contents["index"], folder, pos)
     with suppress(HCEPError):
         write_bytes(cache, gzip.compress(msgspec.msgpack.encode(known), 1, mtime=0))
     return known
 
 
-def parse(data: bytes, index: bytes, folder: Path, pos: str) -> Tables:
-    """Parse the two files in the layout of WordNet's manual page wndb(5)."""
+def parse(data: bytes, index: bytes, folder: Path, pos: str) -> Database:
+    """Parse the two files, in the format of WordNet's manual page wndb(5)."""
     file = folder / f"data.{pos}"
-    found = list(_parsed(data, _synset, file, "offset, file, type, lemmas, pointers | gloss"))
+    entries = list(_parsed(data, _synset, file, "offset, file, type, lemmas, pointers | gloss"))
     expected = "lemma, type, counts, pointers, offsets"
     senses = dict(_parsed(index, _word, folder / f"index.{pos}", expected))
-    synsets = dict(found)
-    if not found:
-        raise HierarchyError(f"{str(file)!r} holds no synsets; is it a WordNet database?")
-    if [offset for offset, _ in found] != sorted(synsets):
+    synsets = dict(entries)
+    if not entries:
+        raise HierarchyError(f"{str(file)!r} has no synsets; is it a WordNet database?")
+    if [offset for offset, _ in entries] != sorted(synsets):
         raise HierarchyError(f"{str(file)!r}: synsets are not in the order of their offsets")
     named = {offset for several in senses.values() for offset in several}
     strays = named.union(*(entry.hypernyms for entry in synsets.values())) - set(synsets)
     if strays:
         raise HierarchyError(
-            f"WordNet database in {str(folder)!r}: offset {min(strays):08d} is named but is no synset of data.{pos}; "
-            f"data.{pos} and index.{pos} must be whole and of one version"
+            f"WordNet database in {str(folder)!r}: offset {min(strays):08d} is not a synset of data.{pos}; data.{pos} "
+            f"and index.{pos} must be complete and of one version"
         )
     version = VERSION.search(data[:4_000])
-    return Tables(version[1].decode() if version else "of unknown version", synsets, senses)
+    return Database(version[1].decode() if version else "of unknown version", synsets, senses)
 
 
 def _parsed(content: bytes, parse_line: Callable[[bytes], T], file: Path, expected: str) -> Iterator[T]:
-    """What the lines after the licence say, which is indented by two blanks."""
+    """The parsed lines after the licence, whose lines start with two spaces."""
     for number, line in enumerate(content.split(b"\n"), 1):
         if line.strip() and not line.startswith(b"  "):
             try:
                 yield parse_line(line)
             except (ValueError, IndexError):
-                told = f"line {number:,}: expected {expected}, as WordNet's database has it"
-                raise HierarchyError(f"{str(file)!r}, {told}") from None
+                message = f"line {number:,}: expected {expected}, as in WordNet's database"
+                raise HierarchyError(f"{str(file)!r}, {message}") from None
 
 
-def _synset(line: bytes) -> tuple[int, Entry]:
+def _synset(line: bytes) -> tuple[int, WordNetSynset]:
     head, bar, gloss = line.partition(b" | ")
     start = DATA_LINE.match(head)
     if start is None or not bar:
@@ -249,7 +255,7 @@ def _synset(line: bytes) -> tuple[int, Entry]:
     if not names or len(parts) <= 2 * n_lemmas:
         raise ValueError
     above = dict.fromkeys(map(int, HYPERNYM.findall(parts[-1])))
-    return int(start[1]), Entry(names, list(above), gloss.decode("utf-8", "replace").strip())
+    return int(start[1]), WordNetSynset(names, list(above), gloss.decode("utf-8", "replace").strip())
 
 
 def _word(line: bytes) -> tuple[str, list[int]]:

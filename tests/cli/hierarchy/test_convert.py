@@ -110,7 +110,7 @@ def test_malformed_options(option, message, file):
 
 def test_an_unknown_target_is_refused_before_anything_is_read(tmp_path):
     result = run("convert", tmp_path / "absent.json", tmp_path / "h.xls")
-    assert "the ending tells no format that can be written" in str(result.exception)
+    assert "its ending does not name a format that can be written" in str(result.exception)
 
 
 def test_formats_lists_all():

@@ -29,7 +29,7 @@ def pets_file(tmp_path, pets):
 
 @pytest.fixture
 def broken(tmp_path):
-    """A chain, a shortcut, a self-loop and an edge that stands there twice."""
+    """A chain, a shortcut, a self-loop and an edge that appears twice."""
     file = tmp_path / "broken.csv"
     file.write_text("r,a\na,feline\nfeline,cat\na,dog\nr,dog\ndog,dog\nr,b\nb,x\nb,y\nb,x\n")
     return file

@@ -62,14 +62,14 @@ def test_a_dangling_link_is_passed_over(things):
 def test_directories_of_one_name(things):
     (things / "vehicle/cat").mkdir()
     with pytest.raises(
-        HierarchyError, match=r"things: 'cat' stands below 'vehicle' and below 'animal'; pass repeated="
+        HierarchyError, match=r"things: 'cat' appears below 'vehicle' and below 'animal'; pass repeated="
     ):
         read_hierarchy(things)
     assert "vehicle/cat" in read_hierarchy(things, repeated="qualify")
 
 
 def test_no_directories_inside_and_no_directory(things):
-    with pytest.raises(HierarchyError, match=r"cat: holds a single concept, 'cat'"):
+    with pytest.raises(HierarchyError, match=r"cat: has a single concept, 'cat'"):
         read_hierarchy(things / "animal/cat")
     with pytest.raises(HierarchyError, match=r"README' is not a directory, which format 'folder' needs"):
         read_hierarchy(things / "README", format="folder")
@@ -77,5 +77,5 @@ def test_no_directories_inside_and_no_directory(things):
 
 def test_too_many_directories(things, monkeypatch):
     monkeypatch.setattr("hcep.taxonomy.formats.draft.MAX_DIRECTORIES", 3)
-    with pytest.raises(HierarchyError, match="things: holds more than 3 directories"):
+    with pytest.raises(HierarchyError, match="things: has more than 3 directories"):
         read_hierarchy(things)

@@ -89,9 +89,9 @@ def test_shapes_that_are_not_nested(shape, ending, tmp_path):
     [
         (
             {"n01": "tench", "n02": "goldfish"},
-            r"h\.json: it maps every name to another of its own: ids and their names",
+            r"h\.json: it maps every name to a different one: ids and their names",
         ),
-        ({"cat": "feline", "feline": "animal"}, r"h\.json: it maps every name to another of its own"),
+        ({"cat": "feline", "feline": "animal"}, r"h\.json: it maps every name to a different one"),
         ({"names": {"0": "person", "1": "car"}}, r"h\.json: it maps numbers to names, which is a list of classes"),
     ],
 )
@@ -136,7 +136,9 @@ def test_groups_of_one_size_are_no_lineages(tmp_path):
 
 def test_a_repeated_name(read):
     data = {"bird": ["crane", "robin"], "machine": ["crane"]}
-    with pytest.raises(HierarchyError, match=r"'crane' stands below 'machine' and below 'bird'; pass repeated='merge'"):
+    with pytest.raises(
+        HierarchyError, match=r"'crane' appears below 'machine' and below 'bird'; pass repeated='merge'"
+    ):
         read(data)
     assert read(data, repeated="merge").parents("crane") == ("bird", "machine")
     qualified = read(data, repeated="qualify")

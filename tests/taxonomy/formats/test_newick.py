@@ -37,7 +37,7 @@ def test_inner_nodes_without_labels(read):
         *(("inner 4", leaf) for leaf in "cd"),
     )
     assert notes[0] == "skipped: 1 support value of inner nodes"
-    assert notes[1] == "named here: 3 inner nodes without a label, 'inner 1' and so on"
+    assert notes[1] == "named by the reader: 3 inner nodes without a label, 'inner 1' and so on"
 
 
 def test_numbers_in_quotes_are_labels(tmp_path):
@@ -48,7 +48,7 @@ def test_numbers_in_quotes_are_labels(tmp_path):
 
 
 def test_repeated_labels(read):
-    with pytest.raises(HierarchyError, match=r"h\.nwk, line 2: 'a' stands below 'y' and below 'x' \(line 1\)"):
+    with pytest.raises(HierarchyError, match=r"h\.nwk, line 2: 'a' appears below 'y' and below 'x' \(line 1\)"):
         read("((a,b)x,\n(a,c)y)r;")
     assert read("((a,b)x,(a,c)y)r;", repeated="merge")[0].parents("a") == ("x", "y")
 
@@ -72,7 +72,7 @@ def test_blanks_without_quotes_support_values_and_comments_with_apostrophes(read
     h, notes = read("[Darwin's [first] tree]((house cat:1,lion)'big cats'[it's 99],(wolf,red fox)98/0.97)root node;")
     assert h.children("root node") == ("big cats", "inner 1")
     assert h.children("inner 1") == ("wolf", "red fox")
-    assert {"joined: 3 labels with blanks and no quotes", "skipped: 1 support value of inner nodes"} <= set(notes)
+    assert {"joined: 3 labels with spaces and without quotes", "skipped: 1 support value of inner nodes"} <= set(notes)
 
 
 @pytest.mark.parametrize("ending", ["tre", "tree", "new", "nwk", "nex", "treefile"])
@@ -107,13 +107,11 @@ def test_nexus_with_a_translation_and_two_equal_trees(read):
 
 def test_several_trees_are_chosen_by_name_or_number(read):
     different = NEXUS.replace("((2,1)Carnivora,3)", "((2,3)Carnivora,1)")
-    with pytest.raises(
-        HierarchyError, match=r"holds 2 trees that differ .*lines 13, 14\): 'best', 'the other'; choose"
-    ):
+    with pytest.raises(HierarchyError, match=r"has 2 trees that differ .*lines 13, 14\): 'best', 'the other'; choose"):
         read(different)
     assert read(different, tree="the other")[0].children("Carnivora") == ("Canis lupus", "Mus_musculus")
     assert read(different, tree="1")[0].children("Carnivora") == ("Felis_catus", "Canis lupus")
-    with pytest.raises(HierarchyError, match=r"has no tree '3'; there are 'best', 'the other', or numbers from 1 to 2"):
+    with pytest.raises(HierarchyError, match=r"has no tree '3'; expected 'best', 'the other', or a number from 1 to 2"):
         read(different, tree="3")
 
 
@@ -125,5 +123,5 @@ def test_nexus_without_a_tree(read):
 def test_counts_in_front_and_trees_of_one_name(read):
     assert read("  3  1\n\n((cat,lion)felidae,dog)carnivora;")[0].leaves == ("dog", "cat", "lion")
     same = NEXUS.replace("'the other'", "best").replace("((2,1)Carnivora,3)", "((2,3)Carnivora,1)")
-    with pytest.raises(HierarchyError, match=r"holds 2 trees that differ .*: 'best', 'best \(2\)'"):
+    with pytest.raises(HierarchyError, match=r"has 2 trees that differ .*: 'best', 'best \(2\)'"):
         read(same)

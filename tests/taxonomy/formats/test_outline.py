@@ -47,7 +47,7 @@ def test_several_parents(tmp_path, diamond):
     assert (tmp_path / "h.md").read_text() == (
         "- root\n  - pet\n    - cat\n    - hamster\n  - feline\n    - cat\n    - lion\n"
     )
-    with pytest.raises(HierarchyError, match=r"line 6: 'cat' stands below 'feline' and below 'pet' \(line 3\); pass"):
+    with pytest.raises(HierarchyError, match=r"line 6: 'cat' appears below 'feline' and below 'pet' \(line 3\); pass"):
         read_hierarchy(tmp_path / "h.md")
     assert read_hierarchy(tmp_path / "h.md", repeated="merge") == diamond
 
@@ -62,7 +62,7 @@ def test_what_is_below_a_synset_is_written_once(tmp_path):
 def test_synsets_of_one_name_carry_their_ids(tmp_path):
     h = Hierarchy.from_edges([("r", "n1", "crane"), ("r", "n2", "crane"), ("r", "crane (n1)")])
     lost = write_hierarchy(h, tmp_path / "h.txt")
-    assert lost == ("outline: names kept, ids lost (2 concepts); a name that several share has the id behind it",)
+    assert lost == ("outline: names kept, ids lost (2 concepts); a name that several share is followed by the id",)
     assert read_hierarchy(tmp_path / "h.txt").leaves == ("crane (n1)'", "crane (n2)", "crane (n1)")
 
 

@@ -93,7 +93,7 @@ def test_a_dag_comes_back_equal(known, dag, tmp_path):
 def test_a_dag_comes_back_in_another_order(known, dag, tmp_path):
     file = tmp_path / f"h{known.extensions[0]}"
     assert write_hierarchy(dag, file) == (
-        f"{known.name}: concepts will be numbered in another order, and with them a dictionary's atoms",
+        f"{known.name}: concepts, and with them a dictionary's atoms, will be numbered in another order",
     )
     assert same_graph(read_hierarchy(file), dag)
 
@@ -143,7 +143,7 @@ def test_collapsed_chains_are_kept_or_told(known, tmp_path):
 @pytest.mark.parametrize("known", BOTH_WAYS, ids=lambda f: f.name)
 def test_inner_classes_are_kept_or_told(known, pets, tmp_path):
     lost = write_hierarchy(pets.with_classes(["animal"]), tmp_path / f"h{known.extensions[0]}")
-    told = f"{known.name}: the own leaf of 1 inner class is a plain leaf: its class is lost"
+    told = f"{known.name}: the own leaf of 1 inner class becomes a plain leaf: its class is lost"
     assert (told in lost) == ("classes" not in known.keeps)
 
 

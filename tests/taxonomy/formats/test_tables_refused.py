@@ -14,11 +14,11 @@ REFUSED = {
     ),
     "pairs-of-id-and-name.tsv": (
         "wnid\tlabel\nn01\tcat\nn02\tdog\nn03\tcar\n",
-        r"every cell of 'wnid', 'label' stands there once: pairs of an id and its name\?.*-O parent=1 -O child=2",
+        r"every cell of 'wnid', 'label' appears once: are they pairs of an id and a name\?.*-O parent=1 -O child=2",
     ),
     "facets.csv": (
         "Colour,Shape,Toy\nred,round,ball\nred,square,block\nblue,round,marble\nblue,square,dice\ngreen,round,hoop\n",
-        r"no edge list .* no level columns: 'round' of column 'Shape' stands below several of column 'Colour'; pass",
+        r"neither an edge list .* nor level columns: 'round' of column 'Shape' appears below several of column",
     ),
     "between-two-levels.csv": (
         "Kingdom,Habitat,Family,Species\nAnimalia,land,Felidae,cat\nAnimalia,water,Phocidae,seal\n"
@@ -44,11 +44,11 @@ REFUSED = {
     ),
     "note-below.csv": (
         "Class,Family,Species\nAves,Corvidae,raven\nAves,Paridae,tit\n\nSource: our museum\n",
-        r"line 5: 'Source: our museum' stands alone below the table, after an empty row; remove it",
+        r"line 5: 'Source: our museum' is alone below the table, after an empty row; remove it",
     ),
     "two-delimiters.csv": (
         "a,b;c\nd,e;f\ng,h;i\n",
-        r"its cells may be apart by ',', ';': each cuts every line alike; pass delimiter= \(-O delimiter=",
+        r"its cells may be separated by ',', ';': each splits every line alike; pass delimiter= \(-O delimiter=",
     ),
     "one-column.csv": (
         "Species\ncat\ndog\n",
@@ -56,15 +56,15 @@ REFUSED = {
     ),
     "no-children.csv": (
         "parent,x,y\na,b,c\na,d,e\n",
-        r"column 'parent' holds parents, but which of 'parent', 'x', 'y' holds the children\?",
+        r"column 'parent' has parents, but which of 'parent', 'x', 'y' has the children\?",
     ),
     "classes-named-class.csv": (
         "class,family,order\nfelis,Felidae,Carnivora\ncanis,Canidae,Carnivora\n",
-        r"no level columns: 'Carnivora' of column 'order' stands below several of column 'class'; pass levels=",
+        r"nor level columns: 'Carnivora' of column 'order' appears below several of column 'class'; pass levels=",
     ),
     "numbers-above.csv": (
         "order,product\n1001,milk\n1001,bread\n1002,eggs\n",
-        r"no level columns: column 'order' holds numbers; pass levels=",
+        r"nor level columns: column 'order' contains numbers; pass levels=",
     ),
     "ids-like-paths.csv": (
         "/m/0100nhbf,Sprenger's tulip\n/m/0104x9kv,Vinegret\n/g/0105jzwx,Dabu-dabu\n",
@@ -72,24 +72,24 @@ REFUSED = {
     ),
     "ids-like-paths-named.csv": (
         "id,label\n/m/0100nhbf,Sprenger's tulip\n/m/0104x9kv,Vinegret\n/g/0105jzwx,Dabu-dabu\n",
-        r"every cell of 'id', 'label' stands there once: pairs of an id and its name",
+        r"every cell of 'id', 'label' appears once: are they pairs of an id and a name",
     ),
     "source-of-a-name.csv": (
         "id,label,source\n1,cat,wikipedia\n2,dog,wikipedia\n3,owl,atlas\n",
-        r"no edge list .* no level columns",
+        r"neither an edge list .* nor level columns",
     ),
     "code-twice.csv": (
         "code,title\n1,Animals\n1.1,Mammals\n1.1.1,Cats\n1.1.1,Dogs\n",
-        r"line \d: its code stands there twice",
+        r"line \d: its code appears twice",
     ),
     "two-names.tsv": (
         "id\tparent\tname\n1\t\ttop\n2\t1\tcat\n2\t1\tdog\n3\t1\towl\n",
-        r"line 4: concept '2' is given two names, 'cat' and 'dog'",
+        r"line 4: concept '2' has two names, 'cat' and 'dog'",
     ),
     "self.csv": ("parent,child\na,b\na,a\n", r"line 3: concept 'a' is its own parent"),
     "orphan.csv": (
         "parent,child\nanimal,cat\nanimal,dog\n,horse\n",
-        r"line 4: 'horse' has no parent and is none; fill in its parent, or remove the row",
+        r"line 4: 'horse' has no parent and no children; add its parent, or remove the row",
     ),
     "long-row.csv": (
         "Class,Species\nAves,raven\nAves,tit,extra\n",
@@ -157,11 +157,11 @@ def test_options_that_do_not_fit(options, match, tmp_path):
 def test_what_was_decided_by_cells_says_how_to_say_otherwise(tmp_path):
     levels = read_described(written(tmp_path, "a.csv", "Type,Sub,Item\nF,C,o\nF,C,l\nV,R,c\n"))[1]
     assert levels == (
-        "a.csv: level columns Type > Sub > Item, 3 levels, 3 classes; taken so by its cells; "
+        "a.csv: level columns Type > Sub > Item, 3 levels, 3 classes; decided by its cells; "
         "if it is an edge list, pass -O parent=COLUMN -O child=COLUMN"
     )
     edges = read_described(written(tmp_path, "b.csv", "r,a\nr,b\na,x\n"))[1]
-    assert "taken so by its cells; if the columns are levels, pass -O levels=HIGHEST,...,LOWEST" in edges
+    assert "decided by its cells; if the columns are levels, pass -O levels=HIGHEST,...,LOWEST" in edges
     known = read_described(written(tmp_path, "c.csv", "Kingdom,Family,Species\nA,F,x\nA,F,y\n"))[1]
     assert known == "c.csv: level columns Kingdom > Family > Species, 3 levels, 2 classes"
 
@@ -170,11 +170,11 @@ def test_notes_say_what_was_guessed_and_left_out(tmp_path):
     told = []
     text = "Family;Species;Note\nCorvidae;Krähe;x\nCorvidae;Krähe;y\nParidae;Meise;z\n"
     (tmp_path / "h.csv").write_bytes(text.encode("cp1252"))
-    read_hierarchy(tmp_path / "h.csv", told=told.append)
+    read_hierarchy(tmp_path / "h.csv", on_note=told.append)
     assert told[1:] == [
         "not UTF-8: read as Windows-1252, 'Krähe' in line 2; if names look wrong, pass -O encoding=NAME",
-        "columns left out: 'Note'",
-        "skipped: 1 row given twice",
+        "columns that were ignored: 'Note'",
+        "skipped: 1 row repeated",
     ]
 
 
@@ -216,7 +216,7 @@ def test_a_name_that_became_a_date(workbook):
     import datetime
 
     file = workbook(Genes=[*ROWS, ("Aves", "Corvidae", datetime.datetime(2026, 3, 1))])
-    with pytest.raises(HierarchyError, match=r"cell C4 holds a date, 2026-03-01 00:00:00; Excel makes dates of names"):
+    with pytest.raises(HierarchyError, match=r"cell C4 contains a date, 2026-03-01 00:00:00; Excel turns names"):
         read_hierarchy(file)
 
 
@@ -228,7 +228,7 @@ def test_a_date_in_another_column_is_left_out(workbook):
 
 
 def test_a_formula_without_its_value(workbook):
-    with pytest.raises(HierarchyError, match="cell C4 holds a formula without its value; open and save it in Excel"):
+    with pytest.raises(HierarchyError, match="cell C4 contains a formula without its value; open and save it in Excel"):
         read_hierarchy(workbook(Birds=[*ROWS, ("Aves", "Paridae", '="great "&"tit"')]))
 
 

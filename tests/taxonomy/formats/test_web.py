@@ -106,7 +106,7 @@ def test_a_running_event_loop_does_not_matter(server):
 
 def test_a_format_by_name(server):
     assert read_hierarchy(f"{server}/good", format="csv").leaves == ("a", "b")
-    with pytest.raises(HierarchyError, match=r"the ending tells no format that can be read; .* or pass format="):
+    with pytest.raises(HierarchyError, match=r"its ending does not name a format that can be read; .* or pass format="):
         read_hierarchy(f"{server}/good")
 
 
@@ -119,7 +119,7 @@ def test_a_format_by_name(server):
             r"cannot fetch .*: it redirects to 'file:///etc/passwd', which is not a web address",
         ),
         ("round.csv", r"cannot fetch .*: it redirects more than 10 times"),
-        ("large.csv", r"large\.csv holds more than 50,000 bytes; pass max_bytes="),
+        ("large.csv", r"large\.csv has more than 50,000 bytes; pass max_bytes="),
         ("cut.csv", r"cannot fetch .*: .* \(received 8 bytes, expected 1000\); try again"),
         ("slow.csv", r"cannot fetch .*: timed out"),
         ("broken.csv", r"cannot fetch .*: illegal status line: .*nonsense"),

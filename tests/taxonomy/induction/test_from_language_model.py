@@ -78,7 +78,7 @@ BAD_ANSWERS = {
         "'mammal' stands above 'animal' and elsewhere below it",
         True,
     ),
-    "group below itself": (GOOD.replace("1.1 mammal", "1.1 Animal"), {"cycle"}, "stands below itself", True),
+    "group below itself": (GOOD.replace("1.1 mammal", "1.1 Animal"), {"cycle"}, "appears below itself", True),
     "root below a group": (GOOD.replace("1.1 mammal", "1.1 entity"), {"cycle"}, "'entity'", True),
     "flat list": ("\n".join(f"- {leaf}" for leaf in CIFAR), {"flat"}, "no categories between the root", False),
     "cut off at the limit": (

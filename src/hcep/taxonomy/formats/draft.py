@@ -1,4 +1,4 @@
-"""A hierarchy as it is read branch by branch, where a label may stand in several places; a folder tree as one."""
+"""A hierarchy that is read branch by branch, where a label may appear in several places; and folder trees."""
 
 import os
 from collections import Counter
@@ -17,7 +17,7 @@ MAX_DIRECTORIES = 1_000_000
 
 @dataclass
 class Branch:
-    """One synset of a draft: its label, where it stands, whether that is an id, and the branches it hangs from."""
+    """One concept of a draft: its label, its line, whether the label is an id, and its parents."""
 
     label: str
     line: int | None
@@ -27,10 +27,10 @@ class Branch:
 
 
 class Draft:
-    """Collect branches; `repeated` says what a label in several places means.
+    """Collects branches; `repeated` says what a label that appears in several places means.
 
-    "raise": refuse it; "merge": one synset with several parents; "qualify": several synsets, whose ids get their
-    parents' labels in front (``"bird/crane"`` and ``"machine/crane"``).
+    "raise": an error; "merge": one concept with several parents; "qualify": several concepts, whose ids start with the
+    labels of their parents (``"bird/crane"`` and ``"machine/crane"``).
     """
 
     def __init__(self, source: Source, repeated: Repeated = "raise") -> None:
@@ -54,11 +54,11 @@ class Draft:
     ) -> int:
         """Add a branch below `parent` (None: at the top) and return its number.
 
-        With `has_id` the label is an id that the file gives: wherever it comes again, it is the same synset. With
-        `same` it is that also where it is met again below the same parent, as in rows of level columns.
+        With `has_id` the label is an id from the file, which means the same concept wherever it appears. With `same` a
+        label that appears again below the same parent is the same concept, as in rows of level columns.
         """
         if not label:
-            raise self.source.fail("a concept without a name; give it one", line)
+            raise self.source.fail("a concept has no name; give it one", line)
         first = self._first.get(label)
         known = self._below.get((parent, label)) if same else None
         merged = first is not None and (self.repeated == "merge" or (has_id and self.branches[first].has_id))
@@ -73,23 +73,25 @@ class Draft:
         if parent is not None and parent not in branch.parents:
             branch.parents.append(parent)
         if name is not None and branch.name not in (None, name):
-            raise self.source.fail(f"{branch.label!r} is given two names, {branch.name!r} and {name!r}; keep one", line)
+            raise self.source.fail(f"{branch.label!r} has two names, {branch.name!r} and {name!r}; keep one", line)
         branch.name = branch.name if name is None else name
         return known
 
     def hierarchy(self) -> Hierarchy:
-        """The finished hierarchy; several tops are joined under the virtual root."""
+        """The finished hierarchy; several roots are joined under a virtual one."""
         if len(self.branches) < 2:
             what = "no concept" if not self.branches else f"a single concept, {self.branches[0].label!r}"
-            raise self.source.fail(f"holds {what}; expected a root with concepts below it")
+            raise self.source.fail(f"has {what}; expected a root with concepts below it")
         ids = self._ids()
         apart = {synset: b.label for synset, b in zip(ids, self.branches, strict=True) if synset != b.label}
         if apart:
             what = counted(len(set(apart.values())), "name")
-            self.source.notes.append(f"told apart by what is above: {what} in several places, as {quoted(apart, 2)}")
+            self.source.notes.append(
+                f"distinguished by the concepts above: {what} in several places, as {quoted(apart, 2)}"
+            )
         names = {synset: b.name or b.label for synset, b in zip(ids, self.branches, strict=True)}
         joined = sum(not b.parents for b in self.branches) > 1
-        # The first parent of every branch, which comes before it, then the others: ids appear in the order of reading.
+        # First the first parents, which come before their children: ids then appear in the order of the file.
         above = [[ids[p] for p in b.parents] or [virtual_root(ids)] * joined for b in self.branches]
         edges = [(p, synset) for synset, parents in zip(ids, above, strict=True) for p in parents[:1]]
         edges += [(p, synset) for synset, parents in zip(ids, above, strict=True) for p in parents[1:]]
@@ -103,10 +105,10 @@ class Draft:
         first = self.branches[met]
         at = "" if first.line is None else f" (line {first.line:,})"
         if again is not None:
-            raise self.source.fail(f"{label!r} stands twice {self._place(parent)}{at}; remove one of them", line)
+            raise self.source.fail(f"{label!r} appears twice {self._place(parent)}{at}; remove one of them", line)
         above = first.parents[0] if first.parents else None
         raise self.source.fail(
-            f"{label!r} stands {self._place(parent)} and {self._place(above)}{at}; pass repeated='merge' for one "
+            f"{label!r} appears {self._place(parent)} and {self._place(above)}{at}; pass repeated='merge' for one "
             "concept with both parents, or repeated='qualify' for two concepts (-O repeated=merge, "
             "-O repeated=qualify on the command line)",
             line,
@@ -116,14 +118,14 @@ class Draft:
         return "at the top" if parent is None else f"below {self.branches[parent].label!r}"
 
     def _ids(self) -> list[str]:
-        """Labels that stand for one synset as they are; the others with as many labels above as tell them apart."""
+        """Labels that mean one concept as they are; others with as many labels above as they need to be unique."""
         ids = [b.label for b in self.branches]
-        top = list(range(len(ids)))  # the branch that each id reaches up to
+        top = list(range(len(ids)))  # the highest branch whose label is in each id
         inner = {parent for b in self.branches for parent in b.parents}
         n_leaves = Counter(b.label for i, b in enumerate(self.branches) if i not in inner)
         while True:
             count = Counter(ids)
-            # A class called like a group above it keeps its name: that is what labels of images say.
+            # A class with the name of a group above it keeps its name, which the labels of images have.
             shared = [
                 i
                 for i, synset in enumerate(ids)
@@ -135,22 +137,24 @@ class Draft:
             for i in rising:
                 top[i] = self.branches[top[i]].parents[0]
                 ids[i] = f"{self.branches[top[i]].label}/{ids[i]}"
-            if not rising:  # labels with slashes of their own: nothing but a number tells them apart
+            if not rising:  # labels that contain slashes: only a number makes them unique
                 for k, i in enumerate(shared):
                     ids[i] += f" ({k + 1})"
 
 
 def read_folder(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
-    """Read the directories below a place, in order of their names; hidden ones and files are passed over.
+    """Read the folders below a place, sorted by name; files and hidden folders are skipped.
 
-    One that a link reaches a second time is the same synset, with one more parent; a link to one above is passed over.
+    A folder that a link reaches again is one concept with two parents; a link to a folder above is skipped.
     """
     source.understood = "folder tree"
     top = source.place.resolve()
     draft = Draft(source, repeated)
     known: dict[tuple[int, int], int] = {}
     n_loops = 0
-    waiting: list[tuple[Path, int | None, frozenset[tuple[int, int]]]] = [(top, None, frozenset())]  # all above it
+    waiting: list[tuple[Path, int | None, frozenset[tuple[int, int]]]] = [
+        (top, None, frozenset())
+    ]  # the folders above it
     while waiting:
         path, parent, above = waiting.pop()
         status = path.stat()
@@ -164,13 +168,13 @@ def read_folder(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
             continue
         known[real] = draft.add(path.name or str(path), parent)
         if len(known) > MAX_DIRECTORIES:
-            raise source.fail(f"holds more than {MAX_DIRECTORIES:,} directories; give the one that holds the classes")
+            raise source.fail(f"has more than {MAX_DIRECTORIES:,} directories; give the one that holds the classes")
         try:
             with os.scandir(path) as entries:
-                found = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+                names = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
         except OSError as error:
             raise HierarchyError(f"cannot read the directory {str(path)!r}: {error.strerror}") from None
-        waiting += [(path / name, known[real], above | {real}) for name in reversed(found)]
+        waiting += [(path / name, known[real], above | {real}) for name in reversed(names)]
     if n_loops:
         source.notes.append(f"skipped: {counted(n_loops, 'link')} to a directory above")
     return draft.hierarchy()

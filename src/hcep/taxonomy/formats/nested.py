@@ -1,7 +1,7 @@
-"""JSON and YAML by what is in them: our own format, level columns, tables, maps, graphs, branches inside branches.
+"""JSON and YAML, by their content: our own format, level columns, tables, maps, graphs, nested branches.
 
-Branches are objects in objects and lists, or {"name": ..., "children": [...]} (d3). Of YAML only the events are read:
-nothing is constructed, every scalar is text.
+Branches are objects in objects and lists, or {"name": ..., "children": [...]} as in d3. YAML is read by its events:
+nothing is constructed, and every scalar is text.
 """
 
 import json
@@ -19,29 +19,34 @@ from hcep.taxonomy.formats import breadcrumbs, tables
 from hcep.taxonomy.formats.draft import Draft, Repeated
 from hcep.taxonomy.formats.source import Source
 from hcep.taxonomy.formats.table_file import PARENT, Table, known_levels, plain
-from hcep.taxonomy.formats.tables import Columns, Told
+from hcep.taxonomy.formats.tables import Columns, Option
 from hcep.taxonomy.formats.writing import outline_order, refuse_deep
 
-#: What records call what is below them, and themselves.
+#: Keys under which records have their children, and their name.
 BELOW = frozenset(("children", "child ids", "subcategory", "subcategories", "nodes", "items", "subclasses", "narrower"))
 LABELS = ("name", "label", "title", "text", "label name", "lbl", "category")
 EXPECTED = 'an object, a list, a name, null, or {"name": ..., "children": [...]}'
-#: What graphs call the two ends of an edge, the parent's first.
+#: Keys of the two ends of an edge in graphs, the parent's first.
 ENDS = (("source", "target"), ("from", "to"), ("parent", "child"), ("obj", "sub"))
 NULLS = ("", "~", "null", "Null", "NULL")
 PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_ -]*(?<! )")
 WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
-MAX_DEPTH = 10_010  # what `write_yaml` makes of its deepest hierarchy
+MAX_DEPTH = 10_010  # that of the deepest hierarchy that `write_yaml` writes
 UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 Edges = list[tuple[str, str]]
 Record = dict[str, Any]
-Entry = tuple[str, str | None, bool]  # label, name, whether the label is an id that the file gives
+Item = tuple[str, str | None, bool]  # label, name, whether the label is an id in the file
 
 
 def read_json(
-    source: Source, *, repeated: Repeated | None = None, levels: Columns = None, leaf: Told = None, name: Told = None
+    source: Source,
+    *,
+    repeated: Repeated | None = None,
+    levels: Columns = None,
+    leaf: Option = None,
+    name: Option = None,
 ) -> Hierarchy:
-    """Read JSON: an object with ``"format": "hcep-hierarchy"`` is ours; records with ranks are level columns."""
+    """Read JSON: our own format, records with ranks as level columns, or any of the shapes of `from_data`."""
     text = source.text()
     data = source.json(text)
     if isinstance(data, dict) and (data.get("format") == serial.FORMAT or {"synsets", "root"} <= set(data)):
@@ -59,7 +64,7 @@ def write_json(hierarchy: Hierarchy, format: str) -> str:
 def read_yaml(source: Source, *, repeated: Repeated | None = None) -> Hierarchy:
     """Read the shapes of JSON in YAML; `repeated` says what a name in several places means (see `Draft`).
 
-    Anchors, aliases and tags are refused: the first can unfold a small file into a huge one, the last call code.
+    Anchors, aliases and tags are refused: aliases can expand a small file into a huge one, tags can call code.
     """
     return from_data(source, _yaml(source), repeated)
 
@@ -67,49 +72,49 @@ def read_yaml(source: Source, *, repeated: Repeated | None = None) -> Hierarchy:
 def read(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
     """Read nested JSON; `repeated` says what a name in several places means (see `Draft`).
 
-    A record's ``"id"`` identifies its synset: two records with one id are one synset with two parents.
+    A record's ``"id"`` identifies its concept: two records with one id are one concept with two parents.
     """
     return from_branches(source, source.json(), repeated)
 
 
 def from_data(source: Source, data: Any, repeated: Repeated | None = None) -> Hierarchy:
-    """The hierarchy in what JSON or YAML hold, by its shape."""
+    """The hierarchy in data from JSON or YAML, by its shape."""
     if isinstance(data, dict) and len(data) > 1 and all(isinstance(value, dict) for value in data.values()):
         data = _keyed(data)
     listed = data.get("categories") if isinstance(data, dict) else data
     first = listed[0] if isinstance(listed, list) and listed else None
     if isinstance(first, dict) and not BELOW & set(map(plain, first)) and known_levels(first):
         return tables.from_levels(source, tables.records_table(source, data))
-    found = None
+    hierarchy = None
     if isinstance(data, dict) and repeated is None:
-        found = _graph(source, data) or _map(source, data)
+        hierarchy = _graph(source, data) or _map(source, data)
     if isinstance(data, list) and len(data) > 1:
-        if all(isinstance(row, list) and len(row) > 1 and not any(map(_holds, row)) for row in data):
+        if all(isinstance(row, list) and len(row) > 1 and not any(map(_is_nested, row)) for row in data):
             return tables.from_table(source, Table([(i + 1, list(map(str, row))) for i, row in enumerate(data)]))
         if all(isinstance(line, str) for line in data) and (mark := breadcrumbs.find_separator(data)):
             return breadcrumbs.from_lines(source, [(i + 1, line) for i, line in enumerate(data)], mark)
         if all(isinstance(record, dict) for record in data):
-            found = _by_reference(source, data) or _table(source, data)
-    return found or from_branches(source, data, repeated or "raise")
+            hierarchy = _by_reference(source, data) or _table(source, data)
+    return hierarchy or from_branches(source, data, repeated or "raise")
 
 
 def _keyed(data: dict[str, Record]) -> Any:
-    """Records by their ids as a list of records, where they name a parent, what is below or levels."""
+    """Records by id as a list of records, if they have a parent, children or levels."""
     first = {plain(key) for key in next(iter(data.values()))}
     if any(map(PARENT.fullmatch, first)) or (BELOW & first and "name" in first):
         return [{"id": key, **record} for key, record in data.items()]
     return [{**record, "name": key} for key, record in data.items()] if known_levels([*first, "name"]) else data
 
 
-def _holds(value: Any) -> bool:
+def _is_nested(value: Any) -> bool:
     return isinstance(value, dict | list)
 
 
 def _table(source: Source, records: list[Record]) -> Hierarchy | None:
-    """Flat records that name a parent, or have the same keys and a path or neither a name nor an id."""
+    """Flat records with a parent, or with the same keys and either a path or neither a name nor an id."""
     keys = {key for record in records for key in record}
     parents = {key for key in keys if PARENT.fullmatch(plain(key)) and plain(key) != "source"}
-    if any(_holds(value) and key not in parents for record in records for key, value in record.items()):
+    if any(_is_nested(value) and key not in parents for record in records for key, value in record.items()):
         return None
     table = tables.records_table(source, records)
     if parents:
@@ -121,30 +126,30 @@ def _table(source: Source, records: list[Record]) -> Hierarchy | None:
 
 
 def _by_reference(source: Source, records: list[Record]) -> Hierarchy | None:
-    """Records that list the ids of others as what is below them."""
+    """Records that list the ids of their children."""
     ids = [str(record.get("id", record.get("name", ""))) for record in records]
     below = [{key: value for key, value in r.items() if plain(key) in BELOW} for r in records]
     listed = [(parent, v) for parent, r in zip(ids, below, strict=True) for v in r.values() if isinstance(v, list)]
-    edges = [(parent, str(child)) for parent, children in listed for child in children if not _holds(child)]
+    edges = [(parent, str(child)) for parent, children in listed for child in children if not _is_nested(child)]
     if not all(ids) or not set(ids) & {child for _, child in edges}:
         return None
     key = next(key for r in below for key in r)
     names = _labels(zip(ids, records, strict=True))
-    return _linked(source, f"records, ids of what is below in {key!r}", with_lone_tops(edges, ids), names)
+    return _linked(source, f"records, ids of children in {key!r}", with_lone_tops(edges, ids), names)
 
 
 def _labels(records: Iterable[tuple[str, Record]]) -> dict[str, str]:
-    """What records call themselves, by id."""
-    found: dict[str, str] = {}
+    """The names of records, by id."""
+    names: dict[str, str] = {}
     for synset, record in records:
         labels = {plain(key): value for key, value in record.items() if isinstance(value, str)}
         if label := next((labels[key] for key in LABELS if labels.get(key)), None):
-            found[synset] = label
-    return found
+            names[synset] = label
+    return names
 
 
 def _map(source: Source, data: Record) -> Hierarchy | None:
-    """An object that maps classes to their parents, or concepts to lists of what is below, whole of which is one."""
+    """An object that maps classes to their parents, or concepts to lists of their children."""
     if len(data) > 1 and all(isinstance(value, str) for value in data.values()):
         if mark := breadcrumbs.find_separator(list(data.values())):
             lines = [(i + 1, f"{key}\t{path}") for i, (key, path) in enumerate(data.items())]
@@ -153,8 +158,8 @@ def _map(source: Source, data: Record) -> Hierarchy | None:
             return _linked(source, "map of classes to their parents", [(above, below) for below, above in data.items()])
         _refuse_index(source, data)
         raise source.fail(
-            "it maps every name to another of its own: ids and their names are no hierarchy; parents and children are "
-            "rows of parent, child in a .csv"
+            "it maps every name to a different one: ids and their names are not a hierarchy; for parents and children "
+            "write rows of parent, child in a .csv"
         )
     listed = {key: value or [] for key, value in data.items()}
     if not all(isinstance(v, list) and all(isinstance(child, str) for child in v) for v in listed.values()):
@@ -166,11 +171,11 @@ def _map(source: Source, data: Record) -> Hierarchy | None:
         return tables.from_table(source, Table([(i, [*row, name]) for i, (name, row) in enumerate(rows)]))
     edges = [(above, below) for above, children in listed.items() for below in children]
     again = set(data) & {below for _, below in edges}
-    return _linked(source, "map of concepts to what is below", with_lone_tops(edges, listed)) if again else None
+    return _linked(source, "map of concepts to their children", with_lone_tops(edges, listed)) if again else None
 
 
 def _graph(source: Source, data: Record) -> Hierarchy | None:
-    """A graph as its nodes and its edges: networkx's and d3's, and OBO graphs."""
+    """A graph as nodes and edges: networkx's, d3's and OBO graphs."""
     several = data.get("graphs")
     graphs = [graph for graph in (several if isinstance(several, list) else [data]) if isinstance(graph, dict)]
     nodes = _records(graph.get("nodes") for graph in graphs)
@@ -197,47 +202,47 @@ def _linked(source: Source, understood: str, edges: Edges, names: dict[str, str]
 
 
 def from_branches(source: Source, data: Any, repeated: Repeated) -> Hierarchy:
-    """Read nested Python objects, however deep."""
+    """Read nested Python objects of any depth."""
     if isinstance(data, str) or not isinstance(data, dict | list):
-        raise source.fail(f"expected {EXPECTED}; got {_shown(data)}")
+        raise source.fail(f"expected {EXPECTED}; got {_short(data)}")
     for part in (data, *(data.values() if isinstance(data, dict) else ())):
         _refuse_index(source, part)
     source.understood = "nested YAML" if source.format == "yaml" else "nested JSON"
     draft = Draft(source, repeated)
     keys = _record_keys(data)
-    waiting: list[tuple[Entry, Any, int | None]] = [(*found, None) for found in _entries(draft, data, None, keys)[::-1]]
+    waiting: list[tuple[Item, Any, int | None]] = [(*entry, None) for entry in _entries(draft, data, None, keys)[::-1]]
     while waiting:
         (label, name, has_id), value, parent = waiting.pop()
         here = draft.add(label, parent, name=name, has_id=has_id)
-        waiting += [(*found, here) for found in _entries(draft, value, here, keys)[::-1]]
+        waiting += [(*entry, here) for entry in _entries(draft, value, here, keys)[::-1]]
     return draft.hierarchy()
 
 
 def _refuse_index(source: Source, data: Any) -> None:
-    """Refuse an object that numbers its classes."""
+    """Refuse an object that maps numbers to classes."""
     if isinstance(data, dict) and len(data) > 1 and all(k.isdigit() and isinstance(v, str) for k, v in data.items()):
         raise source.fail(
-            "it maps numbers to names, which is a list of classes and no hierarchy; give names of concepts as keys, "
-            "what is below them as values"
+            "it maps numbers to names, which is a list of classes and not a hierarchy; use names of concepts as keys "
+            "and their children as values"
         )
 
 
 def _record_keys(data: Any) -> tuple[str, str]:
-    """What records call their name, and what is below them: name and children, as a rule."""
-    found: Counter[tuple[str, str]] = Counter()
+    """The keys under which records have their name and their children, usually "name" and "children"."""
+    counts: Counter[tuple[str, str]] = Counter()
     waiting = [data]
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
             named = {plain(key): key for key, text in value.items() if isinstance(text, str)}
             label = next((named[key] for key in LABELS if key in named), "name" if "id" in value else None)
-            found.update((label, k) for k, v in value.items() if label and plain(k) in BELOW and isinstance(v, list))
+            counts.update((label, k) for k, v in value.items() if label and plain(k) in BELOW and isinstance(v, list))
         waiting += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return found.most_common(1)[0][0] if found else ("name", "children")
+    return counts.most_common(1)[0][0] if counts else ("name", "children")
 
 
 def write(hierarchy: Hierarchy, format: str) -> str:
-    """Write {"name", "children"}, with the "id" where it is not the name; what is below a synset stands only once."""
+    """Write {"name", "children"}, with an "id" if it is not the name; descendants are written only once."""
     top: dict[str, Any] = {}
     record = {hierarchy.root: top}
     for _, synset, parent, again in outline_order(hierarchy):
@@ -250,18 +255,18 @@ def write(hierarchy: Hierarchy, format: str) -> str:
     try:
         return json.dumps(top, ensure_ascii=False, indent=1) + "\n"
     except RecursionError:
-        told = f"nested JSON cannot hold {hierarchy.depth:,} levels; write .csv, .yaml or .json"
-        raise HierarchyError(told) from None
+        message = f"nested JSON cannot hold {hierarchy.depth:,} levels; write .csv, .yaml or .json"
+        raise HierarchyError(message) from None
 
 
 def _identified(hierarchy: Hierarchy, synset: str) -> dict[str, str]:
-    """The name of a synset, and its id where it has another or stands in several places."""
+    """The name of a concept, and its id if that is different or the concept appears in several places."""
     name = hierarchy.name(synset)
     return {"name": name} if name == synset and len(hierarchy.parents(synset)) < 2 else {"id": synset, "name": name}
 
 
-def _entries(draft: Draft, value: Any, parent: int | None, keys: tuple[str, str]) -> list[tuple[Entry, Any]]:
-    """The synsets that a value lists, each with what is below it."""
+def _entries(draft: Draft, value: Any, parent: int | None, keys: tuple[str, str]) -> list[tuple[Item, Any]]:
+    """The concepts in a value, each with the value below it."""
     (label, below), source = keys, draft.source
     where = "" if parent is None else f"below {draft.branches[parent].label!r}: "
     if value is None:
@@ -270,29 +275,29 @@ def _entries(draft: Draft, value: Any, parent: int | None, keys: tuple[str, str]
         return [((value, None, False), None)]
     if isinstance(value, list):
         if wrong := [item for item in value if item is None or isinstance(item, list)]:
-            raise source.fail(f"{where}a list holds {_shown(wrong[0])}; expected names or objects")
-        return [found for item in value for found in _entries(draft, item, parent, keys)]
+            raise source.fail(f"{where}a list contains {_short(wrong[0])}; expected names or objects")
+        return [entry for item in value for entry in _entries(draft, item, parent, keys)]
     if not isinstance(value, dict):
-        raise source.fail(f"{where}expected {EXPECTED}; got {_shown(value)}")
-    labelled = isinstance(value.get(label, value.get("id")), str) and not any(map(_holds, value.values()))
+        raise source.fail(f"{where}expected {EXPECTED}; got {_short(value)}")
+    labelled = isinstance(value.get(label, value.get("id")), str) and not any(map(_is_nested, value.values()))
     is_record = (label in value or "id" in value) if below in value else labelled
-    if not is_record:  # it lists synsets by its keys
+    if not is_record:  # its keys are concepts
         return [((key, None, False), lower) for key, lower in value.items()]
-    left = quoted([key for key, other in value.items() if key != below and other and _holds(other)])
-    note = f"fields left out of records: {left}"
-    source.notes += [note] if left and note not in source.notes else []
+    ignored = quoted([key for key, other in value.items() if key != below and other and _is_nested(other)])
+    note = f"fields of records that were ignored: {ignored}"
+    source.notes += [note] if ignored and note not in source.notes else []
     identity, name = value.get("id"), value.get(label)
     if name is not None and not isinstance(name, str):
-        raise source.fail(f'{where}"{label}" must be a string, got {_shown(name)}')
-    # d3 numbers its records: a number is an id as good as another.
+        raise source.fail(f'{where}"{label}" must be a string, got {_short(name)}')
+    # d3 numbers its records: a number may be an id.
     if identity is not None and (not isinstance(identity, str | int) or isinstance(identity, bool)):
-        raise source.fail(f'{where}"id" must be a string or an integer, got {_shown(identity)}')
+        raise source.fail(f'{where}"id" must be a string or an integer, got {_short(identity)}')
     entry = (str(name), None, False) if identity is None else (str(identity), name, True)
     return [(entry, value.get(below))]
 
 
-def _shown(value: Any) -> str:
-    """A value of JSON in a message, whatever its size."""
+def _short(value: Any) -> str:
+    """A JSON value in a message, shortened."""
     if isinstance(value, dict | list):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value):,}"
     text = json.dumps(value, ensure_ascii=False)
@@ -316,16 +321,16 @@ def write_yaml(hierarchy: Hierarchy, format: str) -> str:
 def _scalar(text: str) -> str:
     if PLAIN.fullmatch(text) and text.lower() not in WORDS:
         return text
-    return UNPRINTABLE.sub(lambda found: f"\\U{ord(found[0]):08x}", json.dumps(text, ensure_ascii=False))
+    return UNPRINTABLE.sub(lambda match: f"\\U{ord(match[0]):08x}", json.dumps(text, ensure_ascii=False))
 
 
 def _yaml(source: Source) -> Any:
-    """The one document of a YAML file as dicts, lists, strings and None, put together without recursion."""
+    """The one document of a YAML file as dicts, lists, strings and None, built without recursion."""
     yaml = require("yaml", "formats", "reading YAML")
-    # libyaml's parser is ten times quicker, and not in every build of the package.
+    # libyaml's parser is ten times faster, but not in every build of the package.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     documents: list[Any] = []
-    opened: list[tuple[Any, list[str]]] = []  # each collection with the key it waits to give a value
+    opened: list[tuple[Any, list[str]]] = []  # each open collection with the key that waits for its value
     try:
         for event in yaml.parse(source.text(), Loader=loader):
             kind, line = type(event).__name__, event.start_mark.line + 1
@@ -334,7 +339,7 @@ def _yaml(source: Source) -> Any:
             if getattr(event, "tag", None) not in (None, "!"):
                 raise source.fail(f"YAML tags such as {event.tag} are not read; remove it", line)
             if kind == "DocumentStartEvent" and documents:
-                raise source.fail("holds a second YAML document; expected one", line)
+                raise source.fail("has a second YAML document; expected one", line)
             if kind in ("MappingStartEvent", "SequenceStartEvent"):
                 if len(opened) >= MAX_DEPTH:  # the parser's time grows with the square of the depth
                     raise source.fail(f"is nested more than {MAX_DEPTH:,} deep; write it as an edge list (.csv)", line)
@@ -353,7 +358,7 @@ def _yaml(source: Source) -> Any:
             elif not isinstance(value, str):
                 raise source.fail("a key must be a name", line)
             elif value in collection:
-                raise source.fail(f"{value!r} stands twice in one mapping; remove one of them", line)
+                raise source.fail(f"{value!r} appears twice in one mapping; remove one of them", line)
             else:
                 key.append(value)
     except yaml.MarkedYAMLError as error:

@@ -1,4 +1,4 @@
-"""Newick, the trees of biology, (cat,dog)animal; alone or in NEXUS, with comments, lengths and support passed over."""
+"""Newick, the tree format of biology, as in (cat,dog)animal; also inside NEXUS files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUOTED_OR_OPEN = re.compile(r"'(?:[^']|'')*'|\[")
 BRACKET = re.compile(r"[\[\]]")
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 NUMERIC = re.compile(NUMBER)
-SUPPORT = re.compile(rf"[#$]?{NUMBER}(?:/{NUMBER})*%?")  # also the marks of PAML
+SUPPORT = re.compile(rf"[#$]?{NUMBER}(?:/{NUMBER})*%?")  # also PAML's marks
 BARE = re.compile(r"[A-Za-z0-9_.-]+")
 TREE = re.compile(r"\s*u?tree\s*\*?\s*('(?:[^']|'')*'|[^=\s]+)\s*=", re.IGNORECASE)
 
@@ -28,33 +28,37 @@ class _Node(NamedTuple):
     label: str
     children: list[_Node]
     line: int
-    shape: int  # the same for trees that have the same labels in the same branches, whatever their order
+    shape: int  # equal for trees with the same labels in the same branches, in any order
 
 
 def read(source: Source, *, repeated: Repeated = "raise", tree: str | None = None) -> Hierarchy:
-    """Read a tree; `repeated` says what a label in several places means (see `Draft`).
+    """Read a tree; comments, branch lengths and support values are skipped.
 
-    An inner node without a label is called ``inner 1``, ``inner 2``, ...; a bare number there is a support value and
-    counts as none. Blanks in labels need no quotes. Underscores stay as they are. `tree` is the one to read of several
-    in a file, by its name or its number from 1; trees that are all the same need none.
+    An inner node without a label, or with a support value only, is called ``inner 1``, ``inner 2``, ... Labels may
+    contain spaces without quotes. Underscores stay as they are.
+
+    Parameters
+    ----------
+    repeated : what a label in several places means (see `Draft`)
+    tree : the tree to read if a file has several that differ, by its name or its number from 1
     """
     text = _without_comments(source)
     is_nexus = text.lstrip()[:6].upper() == "#NEXUS"
     n = Counter[str]()
     plain = () if is_nexus else _parsed(source, text, 1, n, {})
-    found = _nexus_trees(source, text, n) if is_nexus else [(f"tree {i + 1}", tree) for i, tree in enumerate(plain)]
-    told = {
+    named = _nexus_trees(source, text, n) if is_nexus else [(f"tree {i + 1}", tree) for i, tree in enumerate(plain)]
+    remarks = {
         "lengths": f"skipped: {counted(n['lengths'], 'branch length')}",
         "support": f"skipped: {counted(n['support'], 'support value')} of inner nodes",
-        "blanks": f"joined: {counted(n['blanks'], 'label')} with blanks and no quotes",
+        "blanks": f"joined: {counted(n['blanks'], 'label')} with spaces and without quotes",
     }
-    source.notes += [note for what, note in told.items() if n[what]]
+    source.notes += [note for what, note in remarks.items() if n[what]]
     trees: dict[str, _Node] = {}
-    for name, one in found:
+    for name, one in named:
         trees[name if name not in trees else f"{name} ({len(trees) + 1})"] = one
     name = _chosen(source, trees, tree)
     source.understood = f"NEXUS tree {name!r}" if is_nexus else "Newick tree"
-    order: list[tuple[_Node, int | None]] = []  # each with the place of its parent, which comes before it
+    order: list[tuple[_Node, int | None]] = []  # each with the position of its parent, which comes before it
     waiting: list[tuple[_Node, int | None]] = [(trees[name], None)]
     while waiting:
         order.append(waiting.pop())
@@ -67,7 +71,9 @@ def read(source: Source, *, repeated: Repeated = "raise", tree: str | None = Non
         at.append(draft.add(label, None if parent is None else at[parent], line=node.line))
     n_unnamed = sum(not node.label for node, _ in order)
     if n_unnamed:
-        source.notes.append(f"named here: {counted(n_unnamed, 'inner node')} without a label, 'inner 1' and so on")
+        source.notes.append(
+            f"named by the reader: {counted(n_unnamed, 'inner node')} without a label, 'inner 1' and so on"
+        )
     return draft.hierarchy()
 
 
@@ -78,11 +84,11 @@ def _chosen(source: Source, trees: dict[str, _Node], wanted: str | None) -> str:
             return wanted
         if wanted.isdecimal() and 0 < int(wanted) <= len(names):
             return names[int(wanted) - 1]
-        raise source.fail(f"has no tree {wanted!r}; there are {quoted(names, 9)}, or numbers from 1 to {len(names)}")
+        raise source.fail(f"has no tree {wanted!r}; expected {quoted(names, 9)}, or a number from 1 to {len(names)}")
     if len({tree.shape for tree in trees.values()}) > 1:
         lines = ", ".join(f"{tree.line:,}" for tree in list(trees.values())[:3])
         raise source.fail(
-            f"holds {len(names):,} trees that differ (they end in lines {lines}{', ...' if len(names) > 3 else ''}): "
+            f"has {len(names):,} trees that differ (they end in lines {lines}{', ...' if len(names) > 3 else ''}): "
             f"{quoted(names, 5)}; choose with tree= (-O tree=1 on the command line)"
         )
     if len(names) > 1:
@@ -98,7 +104,8 @@ def write(hierarchy: Hierarchy, format: str) -> str:
         if not BARE.fullmatch(text) or NUMERIC.fullmatch(text):
             label[synset] = "'" + text.replace("'", "''") + "'"
     parts: list[str] = []
-    waiting: list[tuple[str, bool, bool]] = [(tree.root, True, False)]  # synset, first of its parent, its children done
+    # Each concept, whether it is a first child, and whether its children are done.
+    waiting: list[tuple[str, bool, bool]] = [(tree.root, True, False)]
     while waiting:
         synset, first, done = waiting.pop()
         children = tree.children(synset)
@@ -113,7 +120,7 @@ def write(hierarchy: Hierarchy, format: str) -> str:
 
 
 def _without_comments(source: Source) -> str:
-    """The text with its [comments] blanked out, its lines kept; a bracket in quotes is none."""
+    """The text with its [comments] replaced by spaces and line ends; brackets in quotes are kept."""
     text = source.text()
     parts: list[str] = []
     at = 0
@@ -123,7 +130,7 @@ def _without_comments(source: Source) -> str:
         if opening[0] == "[":
             depth = 1
             while depth:
-                bracket = BRACKET.search(text, at)  # an apostrophe in a comment quotes nothing
+                bracket = BRACKET.search(text, at)  # an apostrophe in a comment does not quote
                 if bracket is None:
                     raise source.fail("a [comment] is not closed", text.count("\n", 0, opening.start()) + 1)
                 depth += 1 if bracket[0] == "[" else -1
@@ -133,23 +140,23 @@ def _without_comments(source: Source) -> str:
 
 
 def _nexus_trees(source: Source, text: str, n: Counter[str]) -> list[tuple[str, _Node]]:
-    """The trees of a NEXUS file, with their tips named as its translation says."""
+    """The trees of a NEXUS file, with the tip names of its translation."""
     translation: dict[str, str] = {}
     trees: list[tuple[str, _Node]] = []
     inside, line = False, 1
     for command in re.findall(r"(?:[^;']|'(?:[^']|'')*')*;|.+\Z", text, re.DOTALL):
         words = re.sub(r"^\s*#nexus", "", command, flags=re.IGNORECASE).strip(" \t\r\n;").split(None, 1)
         keyword = words[0].casefold() if words else ""
-        found = TREE.match(command)
+        match = TREE.match(command)
         if keyword == "begin":
             inside = " ".join(words[1:]).strip().casefold() == "trees"
         elif inside and keyword == "translate" and words[1:]:
             pairs = re.findall(r"('(?:[^']|'')*'|[^\s,']+)\s+('(?:[^']|'')*'|[^,']+)", words[1])
             translation = {_label(key): _label(value.strip()) for key, value in pairs}
-        elif inside and found:
-            start = line + command.count("\n", 0, found.end())
-            parsed = _parsed(source, command[found.end() :], start, n, translation)
-            trees += [(_label(found[1]), tree) for tree in parsed]
+        elif inside and match:
+            start = line + command.count("\n", 0, match.end())
+            parsed = _parsed(source, command[match.end() :], start, n, translation)
+            trees += [(_label(match[1]), tree) for tree in parsed]
         line += command.count("\n")
     if not trees:
         raise source.fail("is NEXUS without a tree; expected 'begin trees; tree NAME = (cat,dog)animal; end;'")
@@ -163,8 +170,8 @@ def _label(token: str) -> str:
 def _parsed(
     source: Source, text: str, first_line: int, n: Counter[str], translation: Mapping[str, str]
 ) -> Iterator[_Node]:
-    """Trees put together token by token, without recursion; `n` counts what is passed over."""
-    opened: list[tuple[list[_Node], int]] = []  # the children read so far of each open node, and its line
+    """Trees built token by token, without recursion; `n` counts what is skipped."""
+    opened: list[tuple[list[_Node], int]] = []  # the children so far of each open node, and its line
     children: list[_Node] | None = None  # of the node that is being read
     label, label_kind, label_line, after_colon, n_trees = "", "", 1, False, 0
     for kind, token, line in _tokens(source, text, first_line):
@@ -183,7 +190,7 @@ def _parsed(
         elif token == "(":
             if not opened and children is None and re.fullmatch(r"[\d\s]+", label):
                 n["blanks"] -= " " in label
-                label, label_kind = "", ""  # how many there are, as some programs write in front
+                label, label_kind = "", ""  # the number of taxa, which some programs write first
             if children is not None or label_kind:
                 raise source.fail("expected ',' or ')' before '('", line)
             opened.append(([], line))

@@ -1,4 +1,4 @@
-"""Outlines: a synset a line, indented, bulleted or numbered 1. / 1.1 / 1.1.1, as people and language models write."""
+"""Outlines: one concept per line, indented, bulleted or numbered 1. / 1.1 / 1.1.1."""
 
 import json
 import re
@@ -13,47 +13,47 @@ from hcep.taxonomy.formats.writing import labels, outline_order, refuse_deep
 
 BULLET = re.compile(r"[-*+•]\s+")
 NUMBER = re.compile(r"(\d+(?:\.\d+)+[.)]?|\d+[.)])\s+")
-BARE = re.compile(r"(\d+)\s+")  # of the highest level, where others have dots
+BARE = re.compile(r"(\d+)\s+")  # of the highest level, if others have dots
 HEADING = re.compile(r"(#{1,6})\s+")
-RULE = re.compile(r"(?:```.*|-{3,}|={3,}|\*{3,}|_{3,})")  # code fences, lines across the page
+RULE = re.compile(r"(?:```.*|-{3,}|={3,}|\*{3,}|_{3,})")  # code fences and horizontal rules
 RUN = re.compile(r"^([*+.~=>-])\1*(?=\s*\w)")
-INDENT = re.compile(r"(?:[\s│├└─╰┃┣┗━]|[|+`]--+|\|(?=\s))*")  # also the lines of a drawn tree
+INDENT = re.compile(r"(?:[\s│├└─╰┃┣┗━]|[|+`]--+|\|(?=\s))*")  # also the characters of a drawn tree
 
 Key = int | tuple[int, ...]
-Line = tuple[int, Key, Key, str]  # number in the file, where it stands, where its parent does, label
+Line = tuple[int, Key, Key, str]  # line number, position, position of the parent, label
 TITLE = ()
 
 
 def read(source: Source, *, repeated: Repeated = "raise", header: str | None = None) -> Hierarchy:
-    """Read an outline; `repeated` is as for `Draft`, `header` (yes or no) whether the first line titles a column.
+    """Read an outline; `repeated` is as for `Draft`, `header` (yes or no) says whether the first line is a title.
 
-    Where a line is numbered with dots (1.1), numbers tell the depth; otherwise indentation does, below the Markdown
-    heading before it. Bullets, emphasis and the characters of drawn trees are passed over. A label in double quotes is
-    a JSON string, so that it can hold anything.
+    If a line is numbered with dots (1.1), numbers give the depth; otherwise the indentation does, below the last
+    Markdown heading. Bullets, emphasis and the characters of drawn trees are ignored. A label in double quotes is a
+    JSON string, so that it can contain anything.
     """
     other = _not_an_outline(source)
     if other is not None:
         return other
     source.understood = "outline"
     draft = Draft(source, repeated)
-    at: dict[Key, int] = {}  # what stands at each place now; nothing stands above the top
+    at: dict[Key, int] = {}  # the branch at each position
     numbered = [(i + 1, line) for i, line in enumerate(source.lines()) if line.strip()]
-    given = [(number, line) for number, line in numbered if not RULE.fullmatch(line.strip())]
-    # Lines whose depth is a run of marks (``** cat``, ``--cat``) get as many blanks instead.
-    runs = [match for _, line in given if (match := RUN.match(line))]
-    one_mark = len({match[1] for match in runs}) == 1 and not any(line[0].isspace() for _, line in given)
-    if any("." in _number(line).rstrip(".)") for _, line in given):
-        lines = list(_numbered(source, given))
-    elif one_mark and 3 * len(runs) >= len(given) and any(len(match[0]) > 1 for match in runs):
-        blank = [(n, RUN.sub(lambda match: " " * len(match[0]), line, count=1)) for n, line in given]
-        lines = list(_indented(source, blank))
+    entries = [(number, line) for number, line in numbered if not RULE.fullmatch(line.strip())]
+    # Lines whose depth is a run of marks (``** cat``, ``--cat``) get as many spaces instead.
+    runs = [match for _, line in entries if (match := RUN.match(line))]
+    one_mark = len({match[1] for match in runs}) == 1 and not any(line[0].isspace() for _, line in entries)
+    if any("." in _number(line).rstrip(".)") for _, line in entries):
+        lines = list(_numbered(source, entries))
+    elif one_mark and 3 * len(runs) >= len(entries) and any(len(match[0]) > 1 for match in runs):
+        indented = [(n, RUN.sub(lambda match: " " * len(match[0]), line, count=1)) for n, line in entries]
+        lines = list(_indented(source, indented))
     else:
-        lines = list(_indented(source, given))
+        lines = list(_indented(source, entries))
     words = [set(plain(label).split()) <= HEADER_WORDS for *_, label in lines]
-    # A flat list may start with the name of a column, which none of the others could be.
+    # A flat list may start with the name of its column, if no other line could be one.
     flat = len(lines) > 2 and {key for _, key, *_ in lines} == {0}
     if header == "yes" or (header is None and flat and words[0] and not any(words[1:])):
-        source.notes.append(f"line {lines[0][0]:,} taken for a header, {lines[0][3]!r}; -O header=no if it is a class")
+        source.notes.append(f"line {lines[0][0]:,} read as a header, {lines[0][3]!r}; -O header=no if it is a class")
         lines = lines[1:]
     for number, key, above, label in lines:
         at[key] = draft.add(label, at.get(above), line=number)
@@ -63,7 +63,7 @@ def read(source: Source, *, repeated: Repeated = "raise", header: str | None = N
 
 
 def _not_an_outline(source: Source) -> Hierarchy | None:
-    """Text that is no outline: JSON, a Newick tree, breadcrumbs, rows of a table; None where it may be one."""
+    """Read text that is not an outline: JSON, a Newick tree, breadcrumbs, a table; None if it may be an outline."""
     start, end = (text := source.text().strip())[0], text[-1]
     if start + end in ("{}", "[]"):
         return nested.read_json(source)
@@ -71,7 +71,7 @@ def _not_an_outline(source: Source) -> Hierarchy | None:
         return newick.read(source)
     lines = [(i + 1, line) for i, line in enumerate(source.lines()) if line.strip() and not line.startswith("#")]
     barred = [(n, line.strip().strip("|")) for n, line in lines if line.strip()[0] + line.strip()[-1] == "||"]
-    if len(barred) == len(lines) > 2:  # a table of Markdown, its second row dashes
+    if len(barred) == len(lines) > 2:  # a Markdown table, whose second row has dashes
         rows = [(n, [cell.strip() for cell in line.split("|")]) for n, line in barred if set(line) - set("|-: ")]
         return tables.from_table(source, Table(rows, marked=len(rows) < len(barred)))
     marked = [line for _, line in lines if line[0].isspace() or BULLET.match(line) or INDENT.match(line)[0]]  # type: ignore[index]
@@ -80,7 +80,7 @@ def _not_an_outline(source: Source) -> Hierarchy | None:
     mark = breadcrumbs.find_separator([line for _, line in lines])
     if mark:
         numbers = [match for _, line in lines if (match := re.fullmatch(r"(.*\S)\s+(\d+)", line))]
-        if len(lines) == len(numbers) == len({match[2] for match in numbers}) > 2:  # as in lists of classes
+        if len(lines) == len(numbers) == len({match[2] for match in numbers}) > 2:  # as lists of classes have
             source.notes.append("skipped: the number at the end of every line")
             lines = [(n, match[1]) for (n, _), match in zip(lines, numbers, strict=True)]
         return breadcrumbs.from_lines(source, lines, mark)
@@ -94,16 +94,16 @@ def _not_an_outline(source: Source) -> Hierarchy | None:
         n_cells = {line.strip().count(mark) for _, line in lines}
         if len(lines) > 1 and len(n_cells) == 1 and n_cells != {0}:
             table = Table([(n, [cell.strip() for cell in line.split(mark)]) for n, line in lines])
-            # Names have blanks and commas of their own: there, cells that come again must show that it is a table.
+            # Names may contain spaces and commas, so cells must be repeated for the lines to be a table.
             if mark == ";" or tables.is_clearly(source, table, mark):
                 return tables.from_table(source, table)
     return None
 
 
 def write(hierarchy: Hierarchy, format: str) -> str:
-    """Bullets, two blanks a level; a synset with several parents stands below each, what is below it only once."""
+    """Write bullets; a concept with several parents appears below each, what is below it only once."""
     refuse_deep(hierarchy, format)
-    # The label as it is where reading gives it back, otherwise as a JSON string.
+    # The label itself if it is read back unchanged, otherwise a JSON string.
     label = labels(hierarchy)
     for synset, text in label.items():
         if not text.isprintable() or _label(Source("", b""), 0, f"- {text}") != text:
@@ -112,27 +112,27 @@ def write(hierarchy: Hierarchy, format: str) -> str:
 
 
 def _numbered(source: Source, lines: list[tuple[int, str]]) -> Iterator[Line]:
-    # One line without a number may head the outline: the root.
+    # The first line may have no number: the root.
     titled = not _number(lines[0][1]) and not _number(lines[0][1], BARE)
     if titled:
         yield lines[0][0], TITLE, -1, _label(source, *lines[0])
     seen: set[tuple[int, ...]] = {TITLE}
     for number, line in lines[titled:]:
-        found = _number(line) or _number(line, BARE)
-        if not found:
-            raise source.fail(f"expected a number in front, as in the other lines; got {line.strip()!r}", number)
-        place = tuple(int(part) for part in found.rstrip(".)").split("."))
+        text = _number(line) or _number(line, BARE)
+        if not text:
+            raise source.fail(f"expected a number at the start, as in other lines; got {line.strip()!r}", number)
+        place = tuple(int(part) for part in text.rstrip(".)").split("."))
         if place in seen:
-            raise source.fail(f"number {found} stands there twice; number the lines anew", number)
+            raise source.fail(f"number {text} appears twice; correct the numbering", number)
         if place[:-1] not in seen:
-            raise source.fail(f"number {found} has no {'.'.join(map(str, place[:-1]))} before it", number)
+            raise source.fail(f"number {text} has no {'.'.join(map(str, place[:-1]))} before it", number)
         seen.add(place)
-        yield number, place, place[:-1], _label(source, number, line.strip()[len(found) :])
+        yield number, place, place[:-1], _label(source, number, line.strip()[len(text) :])
 
 
 def _indented(source: Source, lines: list[tuple[int, str]]) -> Iterator[Line]:
-    stack: list[int] = []  # indentation of each open level
-    heading: list[int] = []  # marks of each open heading
+    stack: list[int] = []  # the indentation of each open level
+    heading: list[int] = []  # the marks of each open heading
     kind = ""
     for number, line in lines:
         marks = HEADING.match(line)
@@ -142,16 +142,16 @@ def _indented(source: Source, lines: list[tuple[int, str]]) -> Iterator[Line]:
             heading.append(len(marks[1]))
             stack = []
             continue
-        indent = INDENT.match(line)[0]  # type: ignore[index] # it matches nothing, too
-        found = " and ".join(sorted({"tabs" if c == "\t" else "blanks" for c in indent}))
-        if " and " in found or (found and kind and found != kind):
-            raise source.fail("indented by tabs and blanks in one file; use one of them", number)
-        kind = kind or found
+        indent = INDENT.match(line)[0]  # type: ignore[index] # it matches the empty string
+        own = " and ".join(sorted({"tabs" if c == "\t" else "spaces" for c in indent}))
+        if " and " in own or (own and kind and own != kind):
+            raise source.fail("indented with both tabs and spaces; use one of them", number)
+        kind = kind or own
         while stack and stack[-1] > len(indent):
             last = stack.pop()
             if not stack or stack[-1] < len(indent):
                 known = ", ".join(map(str, [*stack[-2:], last]))
-                raise source.fail(f"indented by {len(indent)}, but the lines above are by {known}; align it", number)
+                raise source.fail(f"indented by {len(indent)}, but the lines above by {known}; align it", number)
         if not stack or stack[-1] < len(indent):
             stack.append(len(indent))
         depth = len(heading) + len(stack) - 1
@@ -159,12 +159,12 @@ def _indented(source: Source, lines: list[tuple[int, str]]) -> Iterator[Line]:
 
 
 def _number(line: str, pattern: re.Pattern[str] = NUMBER) -> str:
-    found = pattern.match(line.strip())
-    return found[1] if found else ""
+    match = pattern.match(line.strip())
+    return match[1] if match else ""
 
 
 def _label(source: Source, number: int, text: str) -> str:
-    """A line without what marks it as one of an outline."""
+    """A line without the marks of an outline."""
     text = text.strip()
     mark = BULLET.match(text) or NUMBER.match(text)
     text = text[mark.end() :] if mark else text

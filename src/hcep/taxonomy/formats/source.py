@@ -1,4 +1,4 @@
-"""The bytes a hierarchy is read from: a file, a `file://` or `http(s)://` address, compressed by gzip or not."""
+"""The content that a hierarchy is read from: a file, or a `file://` or `http(s)://` address, also in gzip."""
 
 import gzip
 import io
@@ -26,31 +26,31 @@ MARKS = (
     (b"\xfe\xff", "utf-16"),
 )
 WORD = re.compile(r"\w+")
-PATIENCE = 10  # timeouts that a whole answer may take: a server that drips byte by byte never times out
+PATIENCE = 10  # timeouts for a whole response: a server that sends byte by byte never times out
 
 
 @dataclass
 class Source:
-    """What was read, uncompressed, and from where."""
+    """The uncompressed content of a file, and its reader's remarks."""
 
-    name: str  # what messages call it: the last part of the path
+    name: str  # the last part of the path, for messages
     data: bytes
     format: str = ""
-    place: Path = field(default_factory=Path)  # for a fetched one, the name alone
-    notes: list[str] = field(default_factory=list)  # what the reader passed over
-    encoding: str | None = None  # where the user says it
-    understood: str = ""  # what it was taken for, and how to have it taken for something else: a sentence for the user
-    otherwise: str = ""
+    place: Path = field(default_factory=Path)  # of a web address, the name alone
+    notes: list[str] = field(default_factory=list)  # what the reader skipped
+    encoding: str | None = None  # if the user names one
+    understood: str = ""  # what the reader took the file for
+    otherwise: str = ""  # how the user can have it read differently
 
     def fail(self, message: str, line: int | None = None) -> HierarchyError:
-        """The error to raise, with the file and the line in front."""
+        """The error to raise, with the file and the line before the message."""
         return HierarchyError(f"{self.name}{f', line {line:,}' if line else ''}: {message}")
 
     def text(self) -> str:
-        """The content as text: in Unicode by its mark or its bytes, otherwise in Windows' western code page, noted."""
+        """The content as text, in Unicode or else in Windows-1252, which is noted."""
         text = self._decoded().removeprefix("\ufeff")
         if "\0" in text:
-            raise self.fail("holds a NUL character; it is not text", text.count("\n", 0, text.index("\0")) + 1)
+            raise self.fail("contains a NUL character; it is not text", text.count("\n", 0, text.index("\0")) + 1)
         if not text.strip():
             raise self.fail("is empty; expected a hierarchy")
         return text
@@ -64,46 +64,46 @@ class Source:
         try:
             return data.decode(encoding)
         except LookupError:
-            told = f"encoding {named!r} is unknown; expected a name such as utf-8, cp1252 or latin-1"
-            raise self.fail(told) from None
+            message = f"encoding {named!r} is unknown; expected a name such as utf-8, cp1252 or latin-1"
+            raise self.fail(message) from None
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             text = None if encoding != "utf-8" or named else _western(data)
             if text is None:
-                told = f"is not text in {encoding.upper()}: byte 0x{data[error.start]:02x}; save it as UTF-8, or pass "
-                raise self.fail(f"{told}encoding= (-O encoding=cp1251 on the command line)", line) from None
+                message = f"is not text in {encoding.upper()}: byte 0x{data[error.start]:02x}; save it as UTF-8, or "
+                raise self.fail(f"{message}pass encoding= (-O encoding=cp1251 on the command line)", line) from None
         word = next(word for word in WORD.findall(text) if not word.isascii())
         note = f"not UTF-8: read as Windows-1252, {word!r} in line {line:,}; if names look wrong, pass -O encoding=NAME"
         self.notes += [] if note in self.notes else [note]
         return text
 
     def lines(self) -> list[str]:
-        """The lines of the text, whatever ended them."""
+        """The lines of the text, with any line ending."""
         return self.text().replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
     def json(self, text: str | None = None) -> Any:
-        """The content as JSON, no key twice in one object."""
+        """The content as JSON; a key must not appear twice in one object."""
 
         def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-            found = dict(pairs)
-            if len(found) < len(pairs):
+            data = dict(pairs)
+            if len(data) < len(pairs):
                 twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
-                raise self.fail(f"{twice!r} stands twice in one object; remove one of them")
-            return found
+                raise self.fail(f"{twice!r} appears twice in one object; remove one of them")
+            return data
 
         try:
             return json.loads(self.text() if text is None else text, object_pairs_hook=unique)
         except json.JSONDecodeError as error:
             raise self.fail(f"is not JSON: {error.msg}", error.lineno) from None
         except ValueError as error:  # a number of thousands of digits
-            told = self.fail(f"is not JSON that can be read: {error}")
-            raise (error if isinstance(error, HierarchyError) else told) from None
+            failure = self.fail(f"is not JSON that can be read: {error}")
+            raise (error if isinstance(error, HierarchyError) else failure) from None
         except RecursionError:
             raise self.fail("is nested too deeply to be read; write it as an edge list (.csv)") from None
 
 
 def _western(data: bytes) -> str | None:
-    """Text in Windows-1252, where that gives words of Latin letters; None where it gives another alphabet's debris."""
+    """The text in Windows-1252 if that gives words in Latin letters, else None."""
     try:
         text = data.decode("cp1252")
     except UnicodeDecodeError:
@@ -115,15 +115,15 @@ def _western(data: bytes) -> str | None:
 
 
 def open_source(place: Place, format: str | None = None, max_bytes: int = MAX_BYTES, timeout: float = 20.0) -> Source:
-    """What is at a path or an address, never more than `max_bytes`, unpacked or not, with the format it is in.
+    """Read a file or an address, at most `max_bytes` compressed and uncompressed, and find its format.
 
-    Of a folder it is the place alone, its names are read later.
+    The content of a folder is read later.
     """
     place = os.fspath(place)
     parts = urlsplit(place)
     is_web = parts.scheme in ("http", "https")
     if parts.scheme == "file" and parts.netloc not in ("", "localhost"):
-        raise HierarchyError(f"{place!r}: a file address must name this machine, as in file:///data/h.json")
+        raise HierarchyError(f"{place!r}: a file address must be on this machine, as in file:///data/h.json")
     if "://" in place and not is_web and parts.scheme != "file":
         raise HierarchyError(f"{place!r}: expected a path, or an address that starts with file://, http:// or https://")
     path = Path(unquote(parts.path) if is_web or parts.scheme == "file" else place)
@@ -135,13 +135,13 @@ def open_source(place: Place, format: str | None = None, max_bytes: int = MAX_BY
     name = path.name or place
     known = find_format(place.split("?")[0].split("#")[0] if is_web else name, format, to="read")
     if is_web:
-        data = _fetched(place, max_bytes, timeout)
+        data = _fetch(place, max_bytes, timeout)
     else:
         try:
-            if path.exists() and not path.is_file():  # a pipe would be waited for without end
-                raise HierarchyError(f"cannot read {str(path)!r}: it is no regular file; give a file or a folder")
+            if path.exists() and not path.is_file():  # reading a pipe might never end
+                raise HierarchyError(f"cannot read {str(path)!r}: it is not a regular file; give a file or a folder")
             with path.open("rb") as file:
-                data = _bounded(file, name, max_bytes)
+                data = _read_bounded(file, name, max_bytes)
         except HierarchyError:
             raise
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
@@ -149,14 +149,14 @@ def open_source(place: Place, format: str | None = None, max_bytes: int = MAX_BY
     if data.startswith(b"\x1f\x8b"):
         try:
             with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
-                data = _bounded(packed, f"{name}, unpacked,", max_bytes)
+                data = _read_bounded(packed, f"{name}, uncompressed,", max_bytes)
         except (OSError, EOFError, zlib.error) as error:
-            raise HierarchyError(f"{name}: is not a whole gzip file ({error})") from None
+            raise HierarchyError(f"{name}: is not a complete gzip file ({error})") from None
     return Source(name, data, known.name, Path(name) if is_web else path)
 
 
-def _bounded(file: IO[bytes] | gzip.GzipFile, name: str, max_bytes: int) -> bytes:
-    """All that a file holds, or an error where that is more than `max_bytes`."""
+def _read_bounded(file: IO[bytes] | gzip.GzipFile, name: str, max_bytes: int) -> bytes:
+    """The content of a file, which must not exceed `max_bytes`."""
     data = file.read(max_bytes + 1)
     if len(data) > max_bytes:
         raise _too_large(name, max_bytes)
@@ -164,20 +164,20 @@ def _bounded(file: IO[bytes] | gzip.GzipFile, name: str, max_bytes: int) -> byte
 
 
 def _too_large(name: str, max_bytes: int) -> HierarchyError:
-    told = f"{name} holds more than {max_bytes:,} bytes; pass max_bytes= to read it all the same, "
-    return HierarchyError(f"{told}or keep the part you need")
+    advice = "pass max_bytes= to read it anyway, or keep the part you need"
+    return HierarchyError(f"{name} has more than {max_bytes:,} bytes; {advice}")
 
 
-def _fetched(url: str, max_bytes: int, timeout: float) -> bytes:
-    """The body at an address: bounded in size and waiting, and clear about what failed."""
+def _fetch(url: str, max_bytes: int, timeout: float) -> bytes:
+    """The content at an address, within limits of size and time."""
     try:
-        answer = fetch(url, timeout=timeout, max_seconds=PATIENCE * timeout, max_bytes=max_bytes, follow=True)
+        response = fetch(url, timeout=timeout, max_seconds=PATIENCE * timeout, max_bytes=max_bytes, follow=True)
     except TooLargeError:
         raise _too_large(url, max_bytes) from None
     except WebError as error:
         hints = ((TooSlowError, "; pass a longer timeout="), (BrokenOffError, "; try again"))
-        hint = next((told for kind, told in hints if isinstance(error, kind)), "")
+        hint = next((text for kind, text in hints if isinstance(error, kind)), "")
         raise HierarchyError(f"cannot fetch {url!r}: {error}{hint}") from None
-    if answer.status >= 300:
-        raise HierarchyError(f"cannot fetch {url!r}: the server answered {answer.status} {answer.reason}")
-    return answer.body
+    if response.status >= 300:
+        raise HierarchyError(f"cannot fetch {url!r}: the server answered {response.status} {response.reason}")
+    return response.body

@@ -1,4 +1,4 @@
-"""Tables as people keep them, text with any delimiter or a workbook, and what the names of their columns tell."""
+"""Read the cells of a table, from text with any delimiter or from a workbook; and the meaning of column names."""
 
 import csv
 import datetime
@@ -18,7 +18,7 @@ from hcep.taxonomy.formats.source import MAX_BYTES, Source
 
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 NAMED = {"tab": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
-#: Lines that are looked at to find the delimiter.
+#: Lines that are examined to find the delimiter.
 N_SNIFFED = 500
 
 _WORDS = {
@@ -30,7 +30,7 @@ HEADER_WORDS = frozenset(_WORDS["header"]).union(RANKS, *OTHER_RANKS)
 IDENTITY, ABOUT, NAME_ORDER = frozenset(_WORDS["identity"]), frozenset(_WORDS["about"]), _WORDS["names"]
 NAMES, KEYS = frozenset(NAME_ORDER) - {"species"}, frozenset(("id", "ids", "key", "code"))
 LOWEST, REST, SUMS = frozenset(_WORDS["lowest"]), frozenset(_WORDS["rest"]), frozenset(_WORDS["sums"])
-#: Words in the name of a column that is a level, also where it has as many cells as the one above.
+#: Words in the name of a column that make it a level, even if it has as many different cells as the one above.
 LEVEL_WORDS = HEADER_WORDS - IDENTITY - ABOUT - {"parent", "child", "source", "target", "coarse", "fine"}
 NUMBERED = re.compile(r"(level|tier|niveau|nivel|ebene|stufe|layer|category|cat|kategorie|categoria|l|lvl)[ _-]?(\d+)")
 PARENT = re.compile(
@@ -38,7 +38,7 @@ PARENT = re.compile(
 )
 CHILD = ("child", "target", "subclass", "class", "narrower", "hyponym", "child id", "id", "node", "concept", "term")
 NO_PARENT = frozenset(("0", "-1", "-", "null", "none", "na", "n/a", "nan", "\\n"))
-#: Headers of two columns, parent first, that are one whatever stands below them.
+#: Pairs of column names, parent first, that are a header whatever the rows below.
 EDGES = (("parent", "child"), ("source", "target"), ("from", "to"), ("superclass", "class"), ("superclass", "subclass"))
 NUMERIC = re.compile(r"[-+]?\d[\d.,  ]*%?")
 
@@ -47,11 +47,11 @@ Row = tuple[int, list[str]]
 
 @dataclass
 class Table:
-    """Rows that hold something, each with the line (of a workbook: the row) it ends on; cells without blanks around."""
+    """The rows that are not empty, each with its last line (in a workbook: its row); cells without outer spaces."""
 
     rows: list[Row]
-    marked: bool = False  # whether the first row is set apart as a header, as bold type does in a workbook
-    dates: dict[str, str] = field(default_factory=dict)  # the cells of a workbook that hold a date, by what they show
+    marked: bool = False  # whether the first row is formatted as a header, as by bold type
+    dates: dict[str, str] = field(default_factory=dict)  # the cells of a workbook that contain a date, by their text
 
     @property
     def width(self) -> int:
@@ -59,30 +59,30 @@ class Table:
 
     @property
     def numbered(self) -> list[str]:
-        """What columns without titles are called."""
+        """The names of columns without titles."""
         return [f"column {i + 1}" for i in range(self.width)]
 
 
 def read_table(source: Source, delimiter: str | None = None, sheet: str | None = None) -> Table:
-    """The table in a file; empty columns at its sides, a title above it and comments (``#``) are left out."""
+    """Read a table, without empty columns on its left, a title above it, and comments (``#``)."""
     if source.data.startswith(b"\xd0\xcf\x11\xe0"):
         raise source.fail("is an old Excel workbook (.xls); save it as .xlsx or .csv")
     if source.data.startswith(b"PK\x03\x04"):
-        found = _workbook(source, sheet)
+        table = _workbook(source, sheet)
     else:
-        found = Table(list(_text_rows(source, NAMED.get(delimiter or "", delimiter))))
-    rows = [(line, cells) for line, cells in found.rows if not cells[0].startswith("#")]
+        table = Table(list(_text_rows(source, NAMED.get(delimiter or "", delimiter))))
+    rows = [(line, cells) for line, cells in table.rows if not cells[0].startswith("#")]
     n_left = min((next(i for i, cell in enumerate(cells) if cell) for _, cells in rows), default=0)
     for _, cells in rows:
         while not cells[-1]:
             cells.pop()
         del cells[:n_left]
-    found.rows = _without_title(source, rows)
-    return found
+    table.rows = _without_title(source, rows)
+    return table
 
 
 def _without_title(source: Source, rows: list[Row]) -> list[Row]:
-    """The rows without a title above the table; a lone note below it is refused, it would be taken for a class."""
+    """The rows without a title above the table; a note below it is refused, since it could be a class."""
     if len(rows) < 3 or max(len(cells) for _, cells in rows) < 2:
         return rows
     (line, first), (following, second) = rows[:2]
@@ -96,21 +96,21 @@ def _without_title(source: Source, rows: list[Row]) -> list[Row]:
     alone = [line for line, cells in rows if sum(map(bool, cells)) == 1]
     (above, _), (last, cells) = rows[-2:]
     if alone == [last] and last > above + 1:
-        raise source.fail(f"{cells[-1]!r} stands alone below the table, after an empty row; remove it", last)
+        raise source.fail(f"{cells[-1]!r} is alone below the table, after an empty row; remove it", last)
     return rows
 
 
 def _text_rows(source: Source, delimiter: str | None) -> Iterator[Row]:
     text = source.text()
-    said = re.match(r"sep=(.)\r?\n", text)  # Excel's own way to say it
-    if said:
-        text = "\n" + text[said.end() :]
+    excel = re.match(r"sep=(.)\r?\n", text)  # how Excel names the delimiter
+    if excel:
+        text = "\n" + text[excel.end() :]
     if delimiter in (None, "\t") and "\t|\t" in text.partition("\n")[0]:  # as NCBI and Open Tree write
         text = re.sub(r"\t\|(?:\t|(?=\r?$))", "\t", text, flags=re.MULTILINE)
-    apart = delimiter or (said[1] if said else _delimiter(source, text))
-    if len(apart) != 1:
-        raise source.fail(f"delimiter must be one character, or tab, comma, semicolon or pipe; got {apart!r}")
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=apart, strict=True)
+    mark = delimiter or (excel[1] if excel else _delimiter(source, text))
+    if len(mark) != 1:
+        raise source.fail(f"delimiter must be one character, or tab, comma, semicolon or pipe; got {mark!r}")
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True)
     try:
         for row in rows:
             cells = [cell.strip() for cell in row]
@@ -121,14 +121,14 @@ def _text_rows(source: Source, delimiter: str | None) -> Iterator[Row]:
 
 
 def _delimiter(source: Source, text: str) -> str:
-    """What cells are apart by: what cuts the rows into the most even table; the format's own where nothing does."""
+    """The delimiter that splits the rows into the most even table; the format's own if none does."""
     usual = DELIMITERS.get(source.format, ",")
     lines = [line for line in text.splitlines()[: 2 * N_SNIFFED] if line.strip() and not line.startswith("#")]
-    if any(mark in line for mark in ";\t|" for line in lines):  # then commas between digits are decimal ones
+    if any(mark in line for mark in ";\t|" for line in lines):  # then commas between digits are decimal commas
         lines = [re.sub(r"(?<=\d),(?=\d)", ".", line) for line in lines]
     evenness: dict[str, float] = {}
     for mark in (usual, *(m for m in (",", ";", "\t", "|") if m != usual)):
-        # A title or a note around the table has no delimiter; what counts is that nearly all other lines agree.
+        # A title or a note around the table has no delimiter; nearly all other lines must agree.
         widths = Counter(len(row) for row in csv.reader(lines[:N_SNIFFED], delimiter=mark) if row)
         width, n = max(((w, n) for w, n in widths.items() if w > 1), key=lambda pair: pair[1], default=(1, 0))
         evenness[mark] = n / max(1, widths.total()) if width > 1 else 0.0
@@ -136,7 +136,7 @@ def _delimiter(source: Source, text: str) -> str:
     rivals = [mark for mark, share in evenness.items() if share == evenness[best] == 1.0 and len(lines) > 2]
     if len(rivals) > 1:
         raise source.fail(
-            f"its cells may be apart by {quoted(rivals)}: each cuts every line alike; pass delimiter= "
+            f"its cells may be separated by {quoted(rivals)}: each splits every line alike; pass delimiter= "
             "(-O delimiter=semicolon on the command line)"
         )
     return best if evenness[best] > 0 else usual
@@ -148,7 +148,7 @@ def _workbook(source: Source, sheet: str | None) -> Table:
         with zipfile.ZipFile(io.BytesIO(source.data)) as packed:
             n_bytes = sum(part.file_size for part in packed.infolist())
         if n_bytes > 10 * MAX_BYTES:
-            raise source.fail(f"unpacks to {n_bytes:,} bytes; keep the sheet you need, as .csv")
+            raise source.fail(f"expands to {n_bytes:,} bytes; save the sheet you need as .csv")
         book = openpyxl.load_workbook(io.BytesIO(source.data), data_only=True)
         formulas = openpyxl.load_workbook(io.BytesIO(source.data))
     except Exception as error:
@@ -172,8 +172,8 @@ def _workbook(source: Source, sheet: str | None) -> Table:
     for merged in page.merged_cells.ranges:
         for row in range(merged.min_row + 1, merged.max_row + 1):
             rows[row][merged.min_col - 1] = rows[merged.min_row][merged.min_col - 1]
-    told = [[cell for cell in cells if cell.value is not None] for r, cells in grid.items() if any(rows[r])]
-    bold = [all(cell.font.bold for cell in cells) for cells in told]
+    written = [[cell for cell in cells if cell.value is not None] for r, cells in grid.items() if any(rows[r])]
+    bold = [all(cell.font.bold for cell in cells) for cells in written]
     dated = [c for cells in grid.values() for c in cells if isinstance(c.value, datetime.date | datetime.time)]
     dates = {_cell(source, c, None): c.coordinate for c in dated}
     marked = bold[:1] == [True] and not all(bold)
@@ -183,9 +183,9 @@ def _workbook(source: Source, sheet: str | None) -> Table:
 def _cell(source: Source, cell: Any, formulas: Any) -> str:
     value = cell.value
     if value is None:
-        written = formulas.cell(cell.row, cell.column).value
-        if isinstance(written, str) and written.startswith("="):
-            raise source.fail(f"cell {cell.coordinate} holds a formula without its value; open and save it in Excel")
+        formula = formulas.cell(cell.row, cell.column).value
+        if isinstance(formula, str) and formula.startswith("="):
+            raise source.fail(f"cell {cell.coordinate} contains a formula without its value; open and save it in Excel")
         return ""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -193,13 +193,13 @@ def _cell(source: Source, cell: Any, formulas: Any) -> str:
 
 
 def plain(name: str) -> str:
-    """The name of a column without case and signs: ``Parent_ID`` is "parent id"."""
+    """The name of a column in lower case and without signs: ``Parent_ID`` is "parent id"."""
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
     return " ".join(re.sub(r"[\W_]+", " ", spaced).casefold().split())
 
 
 def known_levels(columns: Iterable[str]) -> tuple[str, ...]:
-    """The columns that are levels by their names, highest first; none where there are fewer than two."""
+    """The columns that are levels by their names, the highest first; none if there are fewer than two."""
     present = {plain(column): column for column in columns}
     squeezed = {key.replace(" ", ""): column for key, column in present.items()}
     chains = [[squeezed[rank] for rank in ranks if rank in squeezed] for ranks in (RANKS, *OTHER_RANKS)]
@@ -207,7 +207,7 @@ def known_levels(columns: Iterable[str]) -> tuple[str, ...]:
     if not ranks:
         numbers = [(match[1], int(match[2]), present[match[0]]) for m in present if (match := NUMBERED.fullmatch(m))]
         stem = Counter(stem for stem, _, _ in numbers).most_common(1)[0][0] if numbers else ""
-        ranks = [column for found, _, column in sorted(numbers) if found == stem]
+        ranks = [column for word, _, column in sorted(numbers) if word == stem]
     if "name" in present and ranks and not {"species", "art", "espèce", "especie"} & set(squeezed):
         ranks = [*ranks, present["name"]]
     if len(ranks) >= 2:
@@ -216,17 +216,17 @@ def known_levels(columns: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_header_word(cell: str) -> bool:
-    """Whether a cell reads as the name of a column."""
+    """Whether a cell looks like the name of a column."""
     name = plain(cell)
     return bool(NUMBERED.fullmatch(name) or PARENT.fullmatch(name) or set(name.split()) & HEADER_WORDS)
 
 
 def parent_columns(names: Sequence[str]) -> list[int]:
-    """The columns that hold parents by their names; a source is one beside a target alone."""
+    """The columns that have parents, by their names; "source" does so only beside "target"."""
     known = list(map(plain, names))
     return [i for i, n in enumerate(known) if PARENT.fullmatch(n) and (n != "source" or "target" in known)]
 
 
 def is_edge_header(cells: Sequence[str]) -> bool:
-    """Whether a first row is the header of an edge list, whatever stands below it."""
+    """Whether a first row is the header of an edge list, whatever the rows below."""
     return any(tuple(map(plain, order)) in EDGES for order in (cells[:2], cells[1::-1]))

@@ -1,4 +1,4 @@
-"""Writing: an order, labels of one's own, what a format cannot hold in words; DOT and Mermaid."""
+"""What the writers of all formats share, what a format cannot hold; DOT and Mermaid."""
 
 import gzip
 from collections import Counter
@@ -15,7 +15,7 @@ DOT_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
 
 
 def outline_order(hierarchy: Hierarchy) -> Iterator[tuple[int, str, str | None, bool]]:
-    """Yield (depth, synset, parent, met before) from the root down; what is below a synset comes only once."""
+    """Yield (depth, concept, parent, whether it came before) from the root down; descendants come only once."""
     seen: set[str] = set()
     waiting: list[tuple[int, str, str | None]] = [(0, hierarchy.root, None)]
     while waiting:
@@ -28,14 +28,14 @@ def outline_order(hierarchy: Hierarchy) -> Iterator[tuple[int, str, str | None, 
 
 
 def refuse_deep(hierarchy: Hierarchy, format: str) -> None:
-    """Indentation grows with the square of the depth: refuse what would fill a disk."""
+    """Refuse a deep hierarchy: indentation grows with the square of the depth and would fill the disk."""
     if hierarchy.depth > MAX_INDENTED:
-        told = f"{format} cannot hold {hierarchy.depth:,} levels, more than {MAX_INDENTED:,}; write .csv or .json"
-        raise HierarchyError(told)
+        message = f"{format} cannot hold {hierarchy.depth:,} levels, more than {MAX_INDENTED:,}; write .csv or .json"
+        raise HierarchyError(message)
 
 
 def order_survives(hierarchy: Hierarchy) -> bool:
-    """Whether synsets numbered as `outline_order` meets them, level by level, get the index they have now."""
+    """Whether concepts that are read in `outline_order` get the indices that they have now."""
     parents: dict[str, list[str]] = {}
     for _, synset, parent, _ in outline_order(hierarchy):
         parents.setdefault(synset, []).extend([] if parent is None else [parent])
@@ -44,22 +44,22 @@ def order_survives(hierarchy: Hierarchy) -> bool:
 
 
 def labels(hierarchy: Hierarchy) -> dict[str, str]:
-    """A label of its own for each synset: its name, with the id in brackets where several share it."""
-    found = {synset: hierarchy.name(synset) for synset in hierarchy}
-    count = Counter(found.values())
+    """A unique label for each concept: its name, with the id in brackets if several share the name."""
+    unique = {synset: hierarchy.name(synset) for synset in hierarchy}
+    count = Counter(unique.values())
     taken = {name for name, n in count.items() if n == 1}
-    for synset, label in found.items():
+    for synset, label in unique.items():
         if count[label] > 1:
             label = f"{label} ({synset})" if synset != label else label
             while label in taken:
                 label += "'"
             taken.add(label)
-            found[synset] = label
-    return found
+            unique[synset] = label
+    return unique
 
 
 def graph_loss(format: Format, hierarchy: Hierarchy) -> str | None:
-    """What the format would change in the graph itself; None when it holds it."""
+    """What the format would change in the graph; None if it can hold the graph."""
     if "parents" in format.keeps or hierarchy.is_tree:
         return None
     n_shared = sum(len(hierarchy.parents(s)) > 1 for s in hierarchy)
@@ -71,40 +71,40 @@ def graph_loss(format: Format, hierarchy: Hierarchy) -> str | None:
 
 
 def detail_losses(format: Format, hierarchy: Hierarchy) -> tuple[str, ...]:
-    """What else is lost, a sentence each: ids, numbering, merged chains, classes that are inner synsets."""
+    """What else is lost, one sentence each: ids, numbering, merged chains, classes that are inner concepts."""
     n_renamed = sum(hierarchy.name(s) != s for s in hierarchy)
     merged = {s: hierarchy.merged(s) for s in hierarchy if hierarchy.merged(s)}
     chains = quoted(name for pairs in merged.values() for _, name in pairs)
     n_own = len(hierarchy.own_leaves)
     some_share = len({hierarchy.name(s) for s in hierarchy}) < len(hierarchy)
-    shared = "; a name that several share has the id behind it" if some_share and format.reads else ""
+    shared = "; a name that several share is followed by the id" if some_share and format.reads else ""
     lost = [
         ("ids", n_renamed, f"names kept, ids lost ({counted(n_renamed, 'concept')}){shared}"),
         ("merged", len(merged), f"the names merged into {counted(len(merged), 'concept')} are lost ({chains})"),
-        ("classes", n_own, f"the own leaf of {counted(n_own, 'inner class')} is a plain leaf: its class is lost"),
+        ("classes", n_own, f"the own leaf of {counted(n_own, 'inner class')} becomes a plain leaf: its class is lost"),
     ]
-    said = [text for kept, n, text in lost if n and kept not in format.keeps]
+    losses = [text for part, n, text in lost if n and part not in format.keeps]
     if format.reads and "order" not in format.keeps and not order_survives(hierarchy):
-        said.append("concepts will be numbered in another order, and with them a dictionary's atoms")
-    return tuple(f"{format.name}: {text}" for text in said)
+        losses.append("concepts, and with them a dictionary's atoms, will be numbered in another order")
+    return tuple(f"{format.name}: {text}" for text in losses)
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write text in UTF-8, compressed where the path ends in ``.gz``; a failure leaves no file and no change."""
+    """Write text in UTF-8, compressed if the path ends in ``.gz``; a failure changes no file."""
     try:
         data = text.encode("utf-8")
     except UnicodeEncodeError as error:
-        told = f"cannot write {str(path)!r}: a name holds {error.object[error.start]!r}, no character of UTF-8"
-        raise HierarchyError(f"{told}; rename the concept") from None
+        message = f"cannot write {str(path)!r}: a name contains {error.object[error.start]!r}, which UTF-8 cannot hold"
+        raise HierarchyError(f"{message}; rename the concept") from None
     packed = gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data
     _files.write_bytes(path, packed, HierarchyError)
 
 
 def write(hierarchy: Hierarchy, format: str) -> str:
-    """Every synset, then every edge, in index order.
+    """Write every concept, then every edge, in index order.
 
-    In DOT ids are the nodes, names the labels. Mermaid's nodes are numbered: its own ids allow few characters and some
-    words, such as end, break it; of its labels all but letters, digits and plain punctuation become #code; entities.
+    In DOT, ids are the nodes and names the labels. Mermaid's nodes are numbered, because its ids allow few characters
+    and some words, such as end, break it; in its labels, unusual characters become #code; entities.
     """
     if format == "dot":
         node = {s: f'"{s.translate(DOT_ESCAPES)}"' for s in hierarchy}

@@ -278,7 +278,7 @@ class Placement:
         )
         as_group = "{!r} is a leaf and has leaves below it; put them beside it, under a category"
         left_out = f"not in the list, left out: {quoted(invented, 20)}"
-        again = "the category {!r} stands below itself; use it once on a branch"
+        again = "the category {!r} appears below itself; use it once on a branch"
         both = "{!r} stands above {!r} and elsewhere below it; decide for one"
         return [
             *(Fault("renamed", f"you wrote {a!r}; {advice.format(b)}", (a, b)) for a, b, advice in renamed),

@@ -141,16 +141,16 @@ class _Named:
         return {frozenset(leaves) for leaves in below.values()}
 
 
-def _f1(found: set[Any], wanted: set[Any]) -> float:
+def _f1(predicted: set[Any], wanted: set[Any]) -> float:
     """1 if both are empty: there was nothing to find."""
-    total = len(found) + len(wanted)
-    return 2 * len(found & wanted) / total if total else 1.0
+    total = len(predicted) + len(wanted)
+    return 2 * len(predicted & wanted) / total if total else 1.0
 
 
-def _overlap(found: set[Leaves], wanted: set[Leaves]) -> float:
-    if not found or not wanted:
-        return float(not found and not wanted)
-    jaccard = np.array([[len(a & b) / len(a | b) for b in wanted] for a in found])
+def _overlap(predicted: set[Leaves], wanted: set[Leaves]) -> float:
+    if not predicted or not wanted:
+        return float(not predicted and not wanted)
+    jaccard = np.array([[len(a & b) / len(a | b) for b in wanted] for a in predicted])
     return float((jaccard.max(axis=1).mean() + jaccard.max(axis=0).mean()) / 2)
 
 
