@@ -157,8 +157,8 @@ class WordNet:
             raise HierarchyError("\n".join(problems[:MAX_LISTED]) + more)
         if not wnids:
             raise HierarchyError(
-                "ids_or_words is empty (on the command line: no word, and none in the files); give WordNet ids or words, "
-                "or leave it out for all of WordNet"
+                "ids_or_words is empty (on the command line: no word, and none in the files); give WordNet ids or "
+                "words, or leave it out for all of WordNet"
             )
         offsets = {int(wnid[1:]) for wnid in wnids}
         above = reach(offsets, lambda at: self.tables.synsets[at].hypernyms)
