@@ -296,7 +296,7 @@ class ConceptDictionary:
 
     @cached_property
     def geometry(self) -> "Geometry":
-        """Measures how well the dictionary meets the paper's geometric conditions."""
+        """The `Geometry` of the dictionary, which measures the paper's geometric conditions."""
         from hcep.dictionary.geometry import Geometry
 
         return Geometry(self)

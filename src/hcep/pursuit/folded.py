@@ -224,13 +224,13 @@ def _folded(transform: EmbeddingTransform, q: NDArray[np.float64]) -> tuple[NDAr
     return directions, constant if transform.constants is None else constant + q[:, n_raw:] @ transform.constants
 
 
-def _spanned(q: NDArray[np.float64], n_leaves: int, wanted: bool) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+def _spanned(q: NDArray[np.float64], n_leaves: int, allowed: bool) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """Return an order of the directions, and the later ones as combinations of the first.
 
     There are no later ones if that would save hardly any product.
     """
     nothing = np.arange(len(q)), np.zeros((len(q), 0))
-    if not wanted or not WORTH * n_leaves < len(q) <= MOST_SPANNED:
+    if not allowed or not WORTH * n_leaves < len(q) <= MOST_SPANNED:
         return nothing
     triangle, order = qr(q.T, mode="r", pivoting=True)
     sizes = np.abs(np.diagonal(triangle))

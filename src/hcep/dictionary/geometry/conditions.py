@@ -312,9 +312,9 @@ class Conditions:
         if len(candidates) < 2:
             return Orthogonality(atom, cosine, np.full(len(atom), np.nan))
         rng = np.random.default_rng(random_state)
-        own = np.searchsorted(candidates, parents[atom])
+        place = np.searchsorted(candidates, parents[atom])
         # A cyclic shift by 1 to m - 1 places never returns the atom's own parent.
-        other = candidates[(own + rng.integers(1, len(candidates), size=len(atom))) % len(candidates)]
+        other = candidates[(place + rng.integers(1, len(candidates), size=len(atom))) % len(candidates)]
         return Orthogonality(atom, cosine, np.einsum("nd,nd->n", atoms[atom], self._units[other]))
 
     def simplex(self) -> SimplexRegularity:
