@@ -241,9 +241,9 @@ def test_a_method_that_cannot_run_is_skipped_under_all_and_an_error_by_name(mode
     result = invoke("evaluate", model, data, "--compare", "all", "--json")
     (skipped,) = json.loads(result.stdout)["skipped"]
     assert skipped["method"] == "OMP"
-    assert "atoms are more than 3" in skipped["reason"]
+    assert "atoms are more than its limit of 3" in skipped["reason"]
     assert f"skipped: OMP: {skipped['reason']}" in result.stderr
-    fails("atoms are more than 3", "evaluate", model, data, "--compare", "omp")
+    fails("atoms are more than its limit of 3", "evaluate", model, data, "--compare", "omp")
 
 
 def test_one_warning_of_several_methods_is_shown_once(data, tmp_path):

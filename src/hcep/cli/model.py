@@ -13,7 +13,6 @@ from hcep.cli import options as opt
 from hcep.cli.console import say, show_notes, tell
 from hcep.cli.options import option
 from hcep.errors import HCEPError
-from hcep.models.model_encoder import embeddings_for, own_labels
 
 
 def add(
@@ -31,6 +30,8 @@ def add(
 
     A new class takes the images with its label, or all images if none has that label.
     """
+    from hcep.models.model_encoder import own_labels
+
     if label is not None:
         _add_class(model, data, label, under, split, encoder=encoder, **opt.columns(vectors, labels))
         return
@@ -83,6 +84,8 @@ def edit(
 
 def _model_edit(edit: taxonomy.Edit) -> tuple[str, Callable[[Any], Any]]:
     """An edit of a tree as a sentence and a change of a model."""
+    from hcep.models.model_encoder import own_labels
+
     if isinstance(edit, taxonomy.Move):
         if edit.from_parent is not None:
             raise HCEPError("--move: a concept of a model leaves all of its parents; give CONCEPT:NEW")
@@ -110,6 +113,7 @@ def calibrate(
     Scores of unknown classes need it, too. The split `val` is used if there is one. Training images are ignored.
     """
     from hcep.explain.neighbours import fitted_on
+    from hcep.models.model_encoder import own_labels
 
     reading = {"encoder": encoder, **opt.columns(vectors, labels)}
     images = _read(model, data, split, default_split="val", own_classes=True, **reading)
@@ -137,6 +141,8 @@ def undo(model: opt.Model) -> None:
 
 
 def _read(model: Path, data: Path, split: str | None, **options: Any) -> embeddings.Embeddings:
+    from hcep.models.model_encoder import embeddings_for
+
     images = embeddings_for(models.read_model(model), data, split, progress=True, **options)
     show_notes(images.notes)
     return images
