@@ -153,7 +153,7 @@ def test_a_removed_photo_leaves_the_fit(odd: Path, tmp_path: Path) -> None:
 def test_a_model_without_an_encoder_takes_no_photos(photos: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", X=np.random.default_rng(0).normal(size=(8, 12)), y=np.repeat(["cat", "dog"], 4))
     run("fit", tmp_path / "x.npz", "--hierarchy", "flat", "-o", tmp_path / "m")
-    fails("does not say which encoder its embeddings are of", "predict", tmp_path / "m", photos, "-o", "p.csv")
+    fails("does not record its encoder", "predict", tmp_path / "m", photos, "-o", "p.csv")
 
 
 def test_predict_takes_photos_and_writes_csv(model: Path, photos: Path, tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_evaluate_takes_photos(model: Path, photos: Path) -> None:
 
 def test_another_encoder_is_refused(model: Path, photos: Path) -> None:
     other = "function:tests.datasets.test_download:colours"
-    fails("is not the one the model was fitted with", "predict", model, photos, "--encoder", other, "-o", "p.csv")
+    fails("is not the encoder of the model", "predict", model, photos, "--encoder", other, "-o", "p.csv")
 
 
 def test_a_table_of_photos_may_have_numbers_in_it(photos: Path, tmp_path: Path) -> None:

@@ -370,7 +370,7 @@ def test_a_model_finds_its_encoder_from_another_folder(photos, encoder, tmp_path
 
 def test_explain_needs_the_models_encoder(model, photos):
     photo = sorted((photos / "val" / "n01440764").iterdir())[0]
-    fails("does not say which encoder its embeddings are of; pass --encoder", "explain", model, photo)
+    fails("does not record its encoder; pass --encoder", "explain", model, photo)
 
 
 @pytest.mark.slow

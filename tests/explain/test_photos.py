@@ -111,7 +111,7 @@ def test_a_saved_model_has_words_and_every_form_of_it_is_taken(folder, bears, pi
     [
         ("nowhere.jpg", "folder", {}, "no image at 'nowhere.jpg'"),
         ([3.0, 1.0], "folder", {}, "images must be paths, PIL images or an array of embeddings, got float"),
-        ("photos/red.png", "bears", {}, "'the model' does not say which encoder its embeddings are of"),
+        ("photos/red.png", "bears", {}, "'the model' does not record its encoder"),
         ("photos/broken.jpg", "folder", {"strict": True, "encoder": ENCODER}, "broken.jpg: not an image"),
         ("photos/red.png", "unfit", {}, "model must be the folder of a saved model or a fitted classifier, got dict"),
     ],

@@ -71,7 +71,7 @@ def test_a_new_model_has_no_names_of_the_old_one(saved_named: Path, pets_model: 
 def test_a_file_of_another_kind_is_neither_overwritten_nor_removed(saved: Path, auto_model: HCEPClassifier) -> None:
     (saved / "atoms.json").write_text('{"H": 1.008}', encoding="utf-8")
     assert read_model(saved).atom_names is None
-    with pytest.raises(ModelError, match=r"cannot save to .*: its atoms.json is of another kind; move it away"):
+    with pytest.raises(ModelError, match=r"cannot save to .*: its atoms.json is not a model's; move it away"):
         save_atom_names(PET_NAMES, saved)
     save_model(auto_model, saved)
     assert (saved / "atoms.json").read_text(encoding="utf-8") == '{"H": 1.008}'
@@ -140,7 +140,7 @@ def test_names_that_could_not_be_read_again_are_not_saved(saved: Path, atom: Ato
     ("edit", "match"),
     [
         (put("format", "atoms"), "atoms.json: format must be \"hcep-atom-names\", got 'atoms'"),
-        (put("version", 2), "atoms.json: version must be 1, which this release of hcep reads, got 2"),
+        (put("version", 2), "atoms.json: this release of hcep reads version 1, got 2"),
         (put("atoms", {}), "atoms.json: atoms must be a list, got {}"),
         (drop("encoder"), "atoms.json: field 'encoder' is missing"),
         (put("encodr", None), "unknown field 'encodr'. Near matches: 'encoder'"),

@@ -13,7 +13,7 @@ from tests.models.damage import drop, edit_arrays, edit_document, edit_hierarchy
 
 
 def test_there_is_no_such_folder(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"no model at '.*nowhere': there is no such folder"):
+    with pytest.raises(ModelError, match=r"no model at '.*nowhere': the folder does not exist"):
         load_model(tmp_path / "nowhere")
 
 
@@ -125,7 +125,7 @@ Edit = Callable[[dict[str, Any]], None]
         (put("parameters/C", -1.0), r"parameters.C must be a finite number above 0"),
         (put("parameters/shrinkage", "Auto"), r"parameters.shrinkage must be a finite number above 0 and at most 1"),
         (put("transform/scale", 0.0), r"transform.scale must be a finite number above 0, got 0.0"),
-        (put("transform/whitener", False), r"transform.shrinkage must be a number where whitener is true"),
+        (put("transform/whitener", False), r"transform.shrinkage must be a number if whitener is true"),
         (put("head", "x" * 100), r"head must be a JSON object, got 'x{56}\.\.\."),
         (put("leave_one_out", {}), r"leave_one_out must be a list, got {}"),
         (put("leave_one_out", [3]), r"model.json: leave_one_out\[0\] must be a JSON object, got 3"),

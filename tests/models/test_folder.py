@@ -109,7 +109,7 @@ def test_a_first_save_that_dies_leaves_no_model(
 
 def test_a_file_is_not_a_folder(auto_model: HCEPClassifier, tmp_path: Path) -> None:
     (tmp_path / "m").touch()
-    with pytest.raises(ModelError, match=r"cannot save to .*: it is a file; give a folder"):
+    with pytest.raises(ModelError, match=r"cannot save to .*: it is a file, not a folder"):
         save_model(auto_model, tmp_path / "m")
 
 
@@ -122,7 +122,7 @@ def test_a_project_keeps_its_readme(auto_model: HCEPClassifier, tmp_path: Path) 
 
 def test_a_document_of_another_program_is_kept(auto_model: HCEPClassifier, tmp_path: Path) -> None:
     (tmp_path / "model.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(ModelError, match=r"cannot save to .*: its model.json is of another kind; give a new folder"):
+    with pytest.raises(ModelError, match=r"cannot save to .*: its model.json is not a model's; give a new folder"):
         save_model(auto_model, tmp_path)
 
 

@@ -161,8 +161,8 @@ def test_a_timm_model(torchvision, tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("open_clip:ViT-B-32/openai", "carries no classifier that can be opened"),
-        ("nothing.npz", "carries no classifier that can be opened"),
+        ("open_clip:ViT-B-32/openai", "has no classifier that can be opened"),
+        ("nothing.npz", "has no classifier that can be opened"),
     ],
 )
 def test_what_cannot_be_opened(name, message):
@@ -178,7 +178,7 @@ def test_an_array_file_without_its_arrays(tmp_path):
 
 def test_classes_that_nobody_names():
     head = LinearHead(np.ones((7, 3)), np.ones(7))
-    with pytest.raises(HCEPError, match="its last layer has 7 classes; say which with classes="):
+    with pytest.raises(HCEPError, match="its last layer has 7 classes; name them with classes="):
         open_encoder("function:some.module:encoder", head=head)
 
 
@@ -236,5 +236,5 @@ def test_a_state_dict_ends_in_its_last_linear_layer(torchvision, tmp_path, wrapp
     assert np.array_equal(head.coef, network.fc.weight.detach().numpy())
     assert np.array_equal(head.intercept, network.fc.bias.detach().numpy())
     torch.save({"a": torch.ones(3)}, tmp_path / "other.pth")
-    with pytest.raises(HCEPError, match="is no state dict that ends in a linear layer"):
+    with pytest.raises(HCEPError, match="is not a state dict that ends in a linear layer"):
         linear_head(str(tmp_path / "other.pth"))

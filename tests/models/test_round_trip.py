@@ -174,7 +174,7 @@ def test_an_unfitted_classifier_cannot_be_saved(tmp_path: Path) -> None:
     [
         ({"tol": float("nan")}, r"cannot be saved: model.json: parameters.tol must be a finite number of at least 0"),
         ({"collapse": 1}, r"parameters.collapse must be true or false, got 1"),
-        ({"n_jobs": object()}, r"cannot be saved: model.json: not a text that JSON can hold \(Object of type object"),
+        ({"n_jobs": object()}, r"cannot be saved: model.json: JSON cannot hold this content \(Object of type object"),
         ({"n_jobs": 0.5}, r"parameters.n_jobs must be an integer or null, got 0.5"),
     ],
 )
@@ -190,7 +190,7 @@ def test_parameters_that_would_not_come_back_are_refused(
 def test_labels_of_another_type_are_refused(tmp_path: Path) -> None:
     model = fitted(HCEPClassifier(), ["a", "b"])
     model.classes_ = np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[D]")
-    with pytest.raises(ModelError, match="not a text that JSON can hold"):
+    with pytest.raises(ModelError, match="JSON cannot hold this content"):
         save_model(model, tmp_path / "model")
 
 

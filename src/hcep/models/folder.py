@@ -1,9 +1,9 @@
-"""A model's folder: its files replaced all or none, whenever the process dies.
+"""The files of a model's folder, which are replaced all or none, even if the process dies.
 
-New files are written beside the old ones, as ``<name>.new``. The moment ``model.json.new`` is there the new model
-counts: what follows are renames that any reader looks through and the next save completes. A file that the document
-does not speak of is no part of the model, whatever its name. Writers wait for each other; readers hold the files of one
-save open, so that they see the old model or the new one whatever is saved meanwhile.
+New files are written beside the old ones, as ``<name>.new``. As soon as ``model.json.new`` exists, the new model
+counts: readers then prefer the ``.new`` files, and the next save completes the renames. A file that ``model.json`` does
+not list is not part of the model. Writers wait for each other. Readers keep the files of one save open, so that they
+see either the old model or the new one, whatever is saved meanwhile.
 """
 
 import os
@@ -17,39 +17,39 @@ from hcep._files import sync_folder
 from hcep.errors import quoted
 from hcep.models.schema import ATOMS, ATOMS_FORMAT, CARD, DOCUMENT, FORMAT, HIERARCHY, TENSORS, ModelError
 
-#: In the order of the renames; the document's comes last.
+#: In the order of the renames: the document comes last.
 NAMES = (TENSORS, HIERARCHY, ATOMS, CARD, DOCUMENT)
 _NEW = ".new"
 _UNFINISHED = ".part"
-#: Bytes of a file that is read; a larger one is refused by its size.
+#: A larger file is refused unread.
 MAX_BYTES = 1 << 33
-#: Seconds that a save waits for another one.
+#: Seconds that a save waits for another one to end.
 PATIENCE = 60.0
 
 
 def writing(folder: Path) -> AbstractContextManager[None]:
-    """Keep other writers out, from what is read to what is saved; a save inside goes on with this lock."""
+    """Keep other writers out while a model is read, changed and saved; a save inside uses the same lock."""
     return _files.locked(folder, "another process is saving to", ModelError, PATIENCE, again=True)
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files of a model; an existing model is replaced in one step, files of another kind are refused."""
+    """Write the files of a model; an existing model is replaced in one step, other files are never overwritten."""
     if folder.exists() and not folder.is_dir():
-        raise ModelError(f"cannot save to {str(folder)!r}: it is a file; give a folder")
+        raise ModelError(f"cannot save to {str(folder)!r}: it is a file, not a folder")
     with writing(folder):
         _refuse_strangers(folder)
         update_folder(folder, files)
-        # The old model's, which the new document does not speak of.
+        # The names of the old model's atoms, which do not hold for the new one.
         if ATOMS not in files and _has_names(folder):
             (folder / ATOMS).unlink()
 
 
 def update_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Replace some files of a model, its document among them, in one step; the others stay."""
+    """Replace the document and some other files of a model in one step; the rest stays."""
     assert DOCUMENT in files
     with writing(folder):
         if ATOMS in files and _locate(folder, ATOMS).exists() and not _has_names(folder):
-            raise ModelError(f"cannot save to {str(folder)!r}: its {ATOMS} is of another kind; move it away")
+            raise ModelError(f"cannot save to {str(folder)!r}: its {ATOMS} is not a model's; move it away")
         written = [name for name in NAMES if name in files]
         _complete(folder)
         _discard(folder)
@@ -68,11 +68,11 @@ def update_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 class ModelFiles:
-    """The files of the newest complete model in a folder, held open until they are read."""
+    """The files of the newest complete model in a folder, kept open until they are read."""
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
-            raise ModelError(f"no model at {str(folder)!r}: there is no such folder")
+            raise ModelError(f"no model at {str(folder)!r}: the folder does not exist")
         self.folder = folder
         self._open: dict[str, int] = {}
         weakref.finalize(self, _close, self._open)
@@ -80,9 +80,9 @@ class ModelFiles:
             _close(self._open)
             document = _identity(folder)
             self._open |= {name: found for name in NAMES if (found := _opened(folder, name)) is not None}
-            if _identity(folder) == document:  # not saved anew between two of them
+            if _identity(folder) == document:  # no other save came between
                 return
-        raise ModelError(f"{str(folder)!r} is saved again and again; try later")
+        raise ModelError(f"{str(folder)!r} is being saved over and over; try again later")
 
     def size(self, name: str) -> int:
         if name not in self._open:
@@ -90,7 +90,7 @@ class ModelFiles:
         return os.fstat(self._open[name]).st_size
 
     def read(self, name: str) -> bytes:
-        """The content of a file, once."""
+        """The content of a file; each file can be read once."""
         if (size := self.size(name)) > MAX_BYTES:
             raise ModelError(f"{name}: {size:,} bytes in {str(self.folder)!r}, too large for a model")
         try:
@@ -101,7 +101,7 @@ class ModelFiles:
 
 
 def _opened(folder: Path, name: str) -> int | None:
-    for _ in range(2):  # it may be renamed between the look and the opening
+    for _ in range(2):  # it may be renamed before it is opened
         path = _locate(folder, name)
         try:
             if path.is_file():
@@ -119,7 +119,7 @@ def _close(descriptors: dict[str, int]) -> None:
 
 
 def _identity(folder: Path) -> tuple[int, ...] | None:
-    """What tells one save's document from another's; a rename leaves it."""
+    """What tells the document of one save from that of another; it survives a rename."""
     for _ in range(2):
         try:
             status = _locate(folder, DOCUMENT).stat()
@@ -130,7 +130,7 @@ def _identity(folder: Path) -> tuple[int, ...] | None:
 
 
 def _has_names(folder: Path) -> bool:
-    """Whether there is a file of atom names, and it is one of ours, if only an old or damaged one."""
+    """Whether there is a file with names of atoms in our format, even an old or damaged one."""
     path = _locate(folder, ATOMS)
     return path.is_file() and f'"{ATOMS_FORMAT}"'.encode() in path.read_bytes()
 
@@ -145,7 +145,7 @@ def _locate(folder: Path, name: str) -> Path:
 
 
 def _complete(folder: Path) -> None:
-    """Make the renames of a save that has its document; none are left of one that has not."""
+    """Complete the renames of a save whose document is written."""
     if not _is_pending(folder):
         return
     sync_folder(folder)
@@ -156,7 +156,7 @@ def _complete(folder: Path) -> None:
 
 
 def _discard(folder: Path) -> None:
-    """Remove what a save that has no document left: it would else count with the next one's."""
+    """Remove the files of a save that ended before its document was written."""
     if _is_pending(folder):
         return
     for path in (folder / (name + ending) for name in NAMES for ending in (_UNFINISHED, _NEW)):
@@ -168,9 +168,11 @@ def _refuse_strangers(folder: Path) -> None:
     document = _locate(folder, DOCUMENT)
     if document.is_file():
         if f'"{FORMAT}"'.encode() not in document.read_bytes():
-            raise ModelError(f"cannot save to {str(folder)!r}: its {DOCUMENT} is of another kind; give a new folder")
+            raise ModelError(f"cannot save to {str(folder)!r}: its {DOCUMENT} is not a model's; give a new folder")
         return
     there = [name for name in NAMES if (folder / name).exists()]
     if there:
-        told = f"cannot save to {str(folder)!r}: it has {quoted(there)} but no model, and saving would overwrite that; "
-        raise ModelError(told + "give a new folder")
+        raise ModelError(
+            f"cannot save to {str(folder)!r}: it has {quoted(there)} but no model, and saving would overwrite that; "
+            "give a new folder"
+        )

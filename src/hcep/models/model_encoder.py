@@ -1,4 +1,4 @@
-"""The encoder of a model: made as it was for training, and embeddings of another one refused."""
+"""The encoder of a model: loaded as it was for training; embeddings of another encoder are refused."""
 
 import os
 from functools import partial
@@ -20,42 +20,44 @@ if TYPE_CHECKING:
 def load_model_encoder(
     record: EncoderRecord | None, model: object, wanted: Encoder | str | None = None, preprocessing: Any = None
 ) -> Encoder:
-    """The encoder of a model's embeddings, which the model names, or the user by another name; no other is taken.
+    """Load the encoder of a model's embeddings; HCEPError if it is not the same encoder.
 
     Parameters
     ----------
-    record : what the model says of its encoder
-    model : what the model is called in messages
-    wanted : instead of the one the model names; it must lead to the same
-    preprocessing : instead of the recorded one, see `load_encoder`
+    record : what the model recorded of its encoder
+    model : the model's name in messages
+    wanted : an encoder or its name, instead of the recorded name
+    preprocessing : used instead of the recorded one, see `load_encoder`
     """
     from hcep.embeddings import load_encoder
 
     known = record or EncoderRecord("")
     name = wanted or known.name
     if not name:
-        raise HCEPError(f"{str(model)!r} does not say which encoder its embeddings are of; pass --encoder")
+        raise HCEPError(f"{str(model)!r} does not record its encoder; pass --encoder")
     if not wanted and known.name.startswith("function:"):
-        # Loading it imports a module of the file's choosing; only the user may ask for that.
+        # Loading it would import a module that the file chooses; only the user may ask for that.
         raise HCEPError(f"{str(model)!r} names the encoder {name!r}, which is code; to run it, pass --encoder {name}")
     try:
         chosen = preprocessing or known.preprocessing
         encoder = load_encoder(name, preprocessing=chosen) if isinstance(name, str) else name
     except HCEPError as error:
-        hint = "" if wanted else "; the model names this encoder, say with --encoder where it is now"
+        hint = "" if wanted else "; the model records this encoder, pass --encoder if it has moved"
         raise HCEPError(f"{error}{hint}") from None
     if known.fingerprint not in (None, encoder.fingerprint):
-        raise HCEPError(f"encoder {encoder.name!r} is not the one the model was fitted with: its fingerprint differs")
+        raise HCEPError(f"encoder {encoder.name!r} is not the encoder of the model: its fingerprint differs")
     return encoder
 
 
 def refuse_other_encoder(expected: EncoderRecord | None, given: EncoderRecord | None, source: object) -> None:
-    """Refuse embeddings of another encoder than the model's, where both are known; `source` is where they are from."""
+    """Refuse embeddings of another encoder than the model's, if both are known; `source` names the embeddings."""
     if expected is None or given is None or None in (expected.fingerprint, given.fingerprint):
         return
     if expected.fingerprint != given.fingerprint:
-        told = f"{source} was encoded by {given.name!r}, the model is of {expected.name!r}; "
-        raise HCEPError(told + "encode the images with the model's encoder")
+        raise HCEPError(
+            f"{source} was encoded by {given.name!r}, but the model was fitted to embeddings of {expected.name!r}; "
+            "encode the images with the model's encoder"
+        )
 
 
 def refuse_labels(classes: NDArray[Any], y: NDArray[np.str_], name: str = "the model") -> None:
@@ -78,38 +80,37 @@ def embeddings_for(
     preprocessing: Any = None,
     **options: Any,
 ) -> "Embeddings":
-    """Embeddings for a model: read, or of photos made with the model's own encoder; those of others are refused.
+    """Read embeddings for a model, or encode photos with its encoder; embeddings of another encoder are refused.
 
     Parameters
     ----------
-    data : what `hcep.datasets.embeddings_of` takes
-    own_classes : refuse labels that are not classes of the model, of photos before they are encoded
+    data : what `hcep.datasets.embeddings_of` reads
+    own_classes : refuse labels that are not classes of the model; those of photos before they are encoded
     encoder, preprocessing : for photos, see `load_model_encoder`
-    **options : others of `hcep.datasets.embeddings_of`
+    **options : other options of `hcep.datasets.embeddings_of`
     """
     from hcep.datasets import embeddings_of
     from hcep.embeddings import read_embeddings
     from hcep.embeddings.files import is_embeddings
     from hcep.embeddings.vectors import OF_SPLIT
 
-    recorded = model.encoder
-    known = partial(refuse_labels, model.classes) if own_classes else None
+    check = partial(refuse_labels, model.classes) if own_classes else None
     if encoder is None and (is_embeddings(data) or not Path(data).exists() or options.get("vectors")):
         options.pop("progress", None)
-        found = read_embeddings(data, split, **options)
+        embeddings = read_embeddings(data, split, **options)
     else:
-        adapter = load_model_encoder(recorded, model.folder, encoder, preprocessing)
+        adapter = load_model_encoder(model.encoder, model.folder, encoder, preprocessing)
         fitted_on = (model.training.data or "").partition(OF_SPLIT)[0]
         ready = model.folder / "store" if os.path.abspath(fitted_on) == os.path.abspath(data) else None
-        found = embeddings_of(data, split, encoder=adapter, ready=ready, on_labels=known, **options)
-    refuse_other_encoder(recorded, found.encoder, found.source)
-    if known is not None:
-        known(found.y)
-    return found
+        embeddings = embeddings_of(data, split, encoder=adapter, ready=ready, on_labels=check, **options)
+    refuse_other_encoder(model.encoder, embeddings.encoder, embeddings.source)
+    if check is not None:
+        check(embeddings.y)
+    return embeddings
 
 
 def own_labels(classifier: Any, labels: NDArray[Any]) -> NDArray[Any]:
-    """Labels of the type of the model's classes: a file has texts, the model may have numbers."""
+    """Labels in the type of the model's classes: a file has texts, the model may have numbers."""
     known = {str(label): label for label in classifier.classes_.tolist()}
     names, index = np.unique(np.asarray(labels, dtype=str), return_inverse=True)
     return np.array([known.get(name, name) for name in names.tolist()])[index]

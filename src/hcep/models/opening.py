@@ -1,4 +1,4 @@
-"""Encoders that carry a classifier, opened: their last layer as a model of rooted paths. The built-in model is one."""
+"""Turn the last layer of a classifying network into a model of rooted paths; the built-in model is made this way."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from hcep.classify import HCEPClassifier
     from hcep.embeddings import Encoder
 
-#: What `builtin_model` makes; another number makes the cached one anew.
+#: Version of the built-in model; a new number replaces the one in the cache.
 VERSION = 2
 _log = logging.getLogger(__name__)
 
 
 class LinearHead(NamedTuple):
-    """The last layer of a network: logits are ``x @ coef.T + intercept``; x is the tensor `features` of ONNX files."""
+    """The last layer of a network, ``x @ coef.T + intercept``; in an ONNX file x is the tensor `features`."""
 
     coef: NDArray[Any]
     intercept: NDArray[Any]
@@ -36,7 +36,7 @@ class LinearHead(NamedTuple):
 
 
 def builtin_model() -> SavedModel:
-    """ImageNet's thousand classes along WordNet, by the built-in encoder's last layer; made on first use, cached."""
+    """ImageNet's classes in WordNet, from the built-in encoder's last layer; built on first use, then cached."""
     from hcep.embeddings import load_encoder
     from hcep.embeddings.encoders.efficientnet_lite import weights_hash
 
@@ -47,7 +47,9 @@ def builtin_model() -> SavedModel:
         _log.warning("opening the built-in classifier, first run only ...")
         encoder = load_encoder(BUILT_IN)
         model = open_encoder(encoder)
-        save_model(model, folder, encoder=encoder, data="ImageNet-1k, by the encoder's own last layer", name="imagenet")
+        save_model(
+            model, folder, encoder=encoder, data="ImageNet-1k, through the encoder's own last layer", name="imagenet"
+        )
     return read_model(folder)
 
 
@@ -60,37 +62,37 @@ def open_encoder(
     images: ArrayLike | None = None,
     **options: Any,
 ) -> HCEPClassifier:
-    """Make a classifier of an encoder's own last layer.
+    """Build a classifier from the last layer of an encoder's network.
 
     Parameters
     ----------
-    encoder : Encoder, or its name
-    head : instead of the layer that is found in the encoder
-    classes : labels in the layer's order; ImageNet's by default for a thousand
-    hierarchy : above the classes; WordNet's by default for ImageNet's
-    images : embeddings of typical images, which set the scale and choose the anchor; by default the bundled sample's,
-        for the encoder that made it
-    **options : of `hcep.classify.linear_head.open_linear_head`
+    encoder : an encoder or its name
+    head : the layer, if it is not to be read from the encoder
+    classes : labels in the layer's order; ImageNet's by default, if there are a thousand
+    hierarchy : hierarchy above the classes; WordNet's by default for ImageNet's classes
+    images : embeddings of typical images, which set the scale and choose the anchor; by default those of the bundled
+        sample, for the encoder that made it
+    **options : options of `hcep.classify.linear_head.open_linear_head`
     """
     from hcep.classify.linear_head import open_linear_head
     from hcep.datasets import load_sample
     from hcep.hierarchy.imagenet import imagenet_classes, imagenet_hierarchy
 
     name = encoder if isinstance(encoder, str) else encoder.name
-    found = head or linear_head(name)
+    layer = head or linear_head(name)
     if classes is None:
-        if len(found.coef) != len(imagenet_classes()):
-            raise HCEPError(f"{name}: its last layer has {len(found.coef):,} classes; say which with classes=")
+        if len(layer.coef) != len(imagenet_classes()):
+            raise HCEPError(f"{name}: its last layer has {len(layer.coef):,} classes; name them with classes=")
         classes = imagenet_classes()
     if hierarchy is None and set(classes) <= set(imagenet_classes()):
         hierarchy = imagenet_hierarchy()
     if images is None and name == BUILT_IN:
         images = load_sample().X_train
-    return open_linear_head(found.coef, found.intercept, classes, hierarchy, images=images, **options)
+    return open_linear_head(layer.coef, layer.intercept, classes, hierarchy, images=images, **options)
 
 
 def linear_head(name: str) -> LinearHead:
-    """The last layer that comes with an encoder: the built-in ones', timm's, or of an ONNX, .pth or .npz file."""
+    """The last layer of a built-in or timm encoder, or of an ONNX, .pth or .npz file."""
     from hcep.embeddings.encoders.efficientnet_lite import weights_file
 
     source, _, model = name.partition(":")
@@ -102,8 +104,10 @@ def linear_head(name: str) -> LinearHead:
     readers = {".onnx": _onnx_head, ".npz": _array_head, ".pth": _state_head, ".pt": _state_head}
     if path.suffix in readers and path.is_file():
         return readers[path.suffix](path)
-    told = f"{name!r} carries no classifier that can be opened: expected {BUILT_IN!r}, timm:…, an ONNX file or "
-    raise HCEPError(told + "a .pth state dict that ends in a linear layer, or an .npz file with coef and intercept")
+    raise HCEPError(
+        f"{name!r} has no classifier that can be opened: expected {BUILT_IN!r}, timm:…, an ONNX file or a .pth state "
+        "dict that ends in a linear layer, or an .npz file with coef and intercept"
+    )
 
 
 def _timm_head(model: str) -> LinearHead:
@@ -117,7 +121,7 @@ def _timm_head(model: str) -> LinearHead:
 
 
 def _onnx_head(path: Path) -> LinearHead:
-    """The weights of the Gemm, or of the MatMul and Add, that makes an output of two axes."""
+    """The weights of the Gemm, or of the MatMul and Add, that computes an output with two axes."""
     onnx = require("onnx", "photos", "opening an ONNX file")
     graph = onnx.load_model(path).graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
@@ -136,22 +140,22 @@ def _onnx_head(path: Path) -> LinearHead:
         transposed = any(a.name == "transB" and a.i for a in node.attribute)
         bias = node.input[2] if node.op_type == "Gemm" and len(node.input) > 2 else bias
         coef = weight if transposed else weight.T
-        found = np.zeros(len(coef)) if bias not in constants else onnx.numpy_helper.to_array(constants[bias])
+        offset = np.zeros(len(coef)) if bias not in constants else onnx.numpy_helper.to_array(constants[bias])
         vectors = [o.name for o in graph.output if len(o.type.tensor_type.shape.dim) == 2]
-        return LinearHead(coef, found.reshape(-1), "" if node.input[0] == vectors[0] else str(node.input[0]))
+        return LinearHead(coef, offset.reshape(-1), "" if node.input[0] == vectors[0] else str(node.input[0]))
     outputs = quoted(o.name for o in graph.output)
     raise HCEPError(f"{str(path)!r} does not end in a linear layer; its outputs are {outputs}")
 
 
 def _state_head(path: Path) -> LinearHead:
-    """The last linear layer of a state dict, as torchvision's networks end in one."""
+    """The last linear layer of a state dict, such as those of torchvision's networks."""
     from hcep.embeddings.torch_file import read_torch_file
 
     state = read_torch_file(path)
     state = next((state[key] for key in ("state_dict", "model") if key in state), state)
     layers = [key.removesuffix(".weight") for key in state if key.endswith(".weight") and np.ndim(state[key]) == 2]
     if not layers:
-        raise HCEPError(f"{str(path)!r} is no state dict that ends in a linear layer")
+        raise HCEPError(f"{str(path)!r} is not a state dict that ends in a linear layer")
     coef = state[f"{layers[-1]}.weight"]
     return LinearHead(coef, state.get(f"{layers[-1]}.bias", np.zeros(len(coef))))
 

@@ -1,4 +1,4 @@
-"""``model.json``, version 2: what it holds, and the checks on its way in. Version 1 is still read."""
+"""The content of ``model.json``, version 2, and the checks when it is read. Version 1 can still be read."""
 
 import hashlib
 import json
@@ -28,9 +28,9 @@ from hcep.errors import HCEPError, near_matches
 
 FORMAT = "hcep-model"
 VERSION = 2
-#: Version 1 knew one kind of linear head.
+#: Version 1 had one kind of linear head.
 READABLE = (1, VERSION)
-#: What the names of atoms call themselves.
+#: Format of the file with the names of atoms.
 ATOMS_FORMAT = "hcep-atom-names"
 
 DOCUMENT = "model.json"
@@ -38,26 +38,26 @@ TENSORS = "model.safetensors"
 HIERARCHY = "hierarchy.json"
 CARD = "README.md"
 ATOMS = "atoms.json"
-#: The files whose size and hash the document keeps. The card is for people, who may edit it.
+#: Files whose size and hash ``model.json`` records. The card is not among them, so that people can edit it.
 SEALED = (HIERARCHY, TENSORS)
-#: Sealed as well, where they are there.
+#: Recorded in the same way, if they exist.
 OPTIONAL = (ATOMS,)
-#: Fields of `fitted` with a number for every class, and, with a final underscore, of the classifier.
+#: Fields of `fitted` with one number per class; the classifier has them with a final underscore.
 PER_CLASS = ("priors", "leaf_moves", "explained_floor", "images_per_class", "class_weights")
-#: Widest string type that is kept as it came where the labels themselves are shorter.
+#: Widest string type that is kept if the labels themselves are shorter.
 MAX_WIDTH = 1024
 
 
 class ModelError(HCEPError):
-    """A saved model is damaged, of another version, or not a model; the message names the file and the field."""
+    """A saved model is damaged, has another version, or is not a model; the message names the file and the field."""
 
 
 class _Record(Struct, frozen=True, forbid_unknown_fields=True):
-    """An object whose fields are exactly those listed."""
+    """A JSON object with exactly these fields."""
 
 
 class Parameters(_Record, frozen=True):
-    """Parameters of the estimator; "hierarchy" is "fitted" (the one in the folder), or None for a flat one."""
+    """Parameters of the estimator; the hierarchy is "fitted", the one in the folder, or None for a flat model."""
 
     hierarchy: Literal[None, "fitted"]
     tree: Literal[None, "first", "shortest", "longest"]
@@ -72,13 +72,13 @@ class Parameters(_Record, frozen=True):
     anchor: NotNegative | Literal["auto"]
     head: Literal["path", "logistic", "adamw"]
     n_jobs: Annotated[int, Meta(description="an integer or null")] | None
-    # Of the head, in files of earlier releases. C = inf is no penalty, which JSON has no number for.
+    # Parameters of the head, in files of earlier releases. JSON has no number for C = inf, which means no penalty.
     C: Positive | Literal["inf"] | UnsetType = UNSET
     max_iter: PositiveCount | UnsetType = UNSET
     epochs: PositiveCount | UnsetType = UNSET
     batch_size: PositiveCount | UnsetType = UNSET
     random_state: Count | UnsetType | None = UNSET
-    # Models of earlier releases have none of these, and no power, refinement or priors.
+    # Missing in models of earlier releases, which had no power, refinement or priors.
     power: PositiveShare | Literal["auto"] = 1.0
     exact_where: bool = False
     refine: bool | Literal["auto"] = False
@@ -87,31 +87,31 @@ class Parameters(_Record, frozen=True):
 
 
 class FittedRecord(_Record, frozen=True):
-    """What the fit settled on."""
+    """Values that the fit chose."""
 
     anchor: NotNegative
     shrinkage: PositiveShare | None
     temperature: Positive | None
-    # One per class; models of earlier releases have none.
+    # One per class; missing in models of earlier releases.
     explained_floor: list[Finite] | UnsetType | None = UNSET
     exponent: Finite = 0.0
     typical_gap: Positive = 1.0
     priors: list[NotNegative] | None = None
     leaf_moves: list[NotNegative] | None = None
     images_per_class: list[Count] | None = None
-    # Total weight of each class's images; null where each image counts once.
+    # Total weight of each class's images; null if each image counts once.
     class_weights: list[NotNegative] | None = None
-    # Since the metric was chosen, and of these unlike the training images.
+    # Images added or removed since the metric was chosen, and those of them that are unlike the training images.
     n_grown: Count = 0
     n_unlike: Count = 0
-    # Images whose scores are kept in `held_out.scores`.
+    # Rows of the array `held_out.scores`.
     n_held_out: Count = 0
-    # Intercept and slope of the rule by which "auto" adds no further path.
+    # Intercept and slope of the rule that ends a search with ``n_paths="auto"``.
     stopping: tuple[Finite, Finite] | None = None
 
 
 class TransformRecord(_Record, frozen=True):
-    """The scalars of an `EmbeddingTransform`, and which of its arrays there are."""
+    """The scalars of an `EmbeddingTransform`, and which of its arrays exist."""
 
     unit_norm: bool
     mean: bool
@@ -123,18 +123,18 @@ class TransformRecord(_Record, frozen=True):
 
     def __post_init__(self) -> None:
         if self.whitener != (self.shrinkage is not None):
-            raise ValueError("shrinkage must be a number where whitener is true, null where it is false")
+            raise ValueError("shrinkage must be a number if whitener is true, and null if it is false")
 
 
 class LogisticRecord(_Record, frozen=True, tag_field="kind", tag="logistic"):
-    """How scikit-learn's logistic regression was fitted."""
+    """Parameters of scikit-learn's logistic regression."""
 
     C: Positive | Literal["inf"]
     max_iter: PositiveCount
 
 
 class AdamWRecord(_Record, frozen=True, tag_field="kind", tag="adamw"):
-    """How the published linear head was trained."""
+    """Training parameters of the published linear head."""
 
     epochs: PositiveCount
     batch_size: PositiveCount
@@ -154,7 +154,7 @@ class LeaveOneOutRecord(_Record, frozen=True):
 
 
 class Change(_Record, frozen=True):
-    """One change of a fitted model: what was done, when, and the checksum of the version before."""
+    """One change of a fitted model: a description, the time, and the checksum of the version before."""
 
     what: str
     when: str
@@ -166,13 +166,13 @@ _DTYPE_WORDS = "'object' or 'U' and a width for strings, or an integer, float or
 
 
 class ClassRecord(_Record, frozen=True):
-    """Labels and the name of their numpy type: sorted, each once."""
+    """Labels, sorted and without duplicates, and the name of their NumPy type."""
 
     dtype: Annotated[str, Meta(pattern=_DTYPES, description=_DTYPE_WORDS)]
     labels: Annotated[list[Any], Meta(min_length=1, description="a list of at least one label")]
 
     def array(self) -> NDArray[Any]:
-        """The labels as they were."""
+        """The labels as an array of their type."""
         return np.array(self.labels, dtype=self.dtype)
 
     def __post_init__(self) -> None:
@@ -185,7 +185,7 @@ class ClassRecord(_Record, frozen=True):
             array = self.array()
         except OverflowError:
             array = np.empty(0)
-        # Text too long for its type is cut off, a float may be rounded or NaN: then these are not the labels.
+        # Text that is too long is cut off, and a float may be rounded or NaN: then these are not the labels.
         if array.tolist() != self.labels:
             self._refuse("labels", f"values that fit {self.dtype}")
         if not np.array_equal(np.unique(array), array):
@@ -202,12 +202,12 @@ class ClassRecord(_Record, frozen=True):
 
 
 class Training(_Record, frozen=True):
-    """What the model was trained on, as far as it was said when it was saved."""
+    """The training data, metrics and later changes, as far as they were recorded."""
 
     data: str | None
-    images_per_class: dict[str, Count]  # by the class as text; empty where it was not said
+    images_per_class: dict[str, Count]  # by the class as text; empty if not recorded
     metrics: dict[str, Finite]
-    history: list[Change] = []  # changes since the fit, the first one first
+    history: list[Change] = []  # changes since the fit, oldest first
 
     @property
     def n_images(self) -> int:
@@ -215,14 +215,14 @@ class Training(_Record, frozen=True):
 
 
 class FileRecord(_Record, frozen=True):
-    """Size and hash of another file of the folder."""
+    """Size and hash of another file in the folder."""
 
     bytes: Count
     sha256: str
 
 
 class Document(_Record, frozen=True, dict=True, eq=False):
-    """What ``model.json`` says of a model, without its arrays."""
+    """The content of ``model.json``."""
 
     format: str
     version: int
@@ -242,11 +242,12 @@ class Document(_Record, frozen=True, dict=True, eq=False):
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
-        given = msgspec.structs.asdict(self.estimator)
-        return {key: float("inf") if value == "inf" else value for key, value in given.items() if value is not UNSET}
+        """Parameters of the estimator by name."""
+        values = msgspec.structs.asdict(self.estimator)
+        return {key: float("inf") if value == "inf" else value for key, value in values.items() if value is not UNSET}
 
     def per_class(self, name: str) -> NDArray[Any] | None:
-        """A field of `fitted` that has a number for every class, where it is known."""
+        """A field of `fitted` with one number per class, or None if it is missing."""
         numbers, n_classes = getattr(self.fitted, name), len(self.class_record.labels)
         if not isinstance(numbers, list):
             return None
@@ -275,7 +276,7 @@ class Document(_Record, frozen=True, dict=True, eq=False):
 
 
 def class_record(classes: NDArray[Any]) -> dict[str, Any]:
-    """Labels as JSON, with the type that makes them the same array again."""
+    """Labels as JSON, with the NumPy type that restores the same array."""
     labels, name = classes.tolist(), classes.dtype.name
     if classes.dtype.kind == "U":
         name = f"U{max(*map(len, labels), min(classes.dtype.itemsize // 4, MAX_WIDTH), 1)}"
@@ -283,16 +284,16 @@ def class_record(classes: NDArray[Any]) -> dict[str, Any]:
 
 
 def seal(document: Mapping[str, Any]) -> bytes:
-    """The text of a document with its own checksum in it."""
+    """The JSON text of a document, with its checksum added."""
     try:
         sealed = {**document, "checksum": checksum(document)}
         return (json.dumps(sealed, ensure_ascii=False, indent=2) + "\n").encode("utf-8")
     except (TypeError, UnicodeEncodeError) as error:
-        raise ModelError(f"{DOCUMENT}: not a text that JSON can hold ({error})") from None
+        raise ModelError(f"{DOCUMENT}: JSON cannot hold this content ({error})") from None
 
 
 def checksum(document: Mapping[str, Any]) -> str:
-    """Hash of everything in the document but the checksum itself, whatever its spacing and order."""
+    """Hash of a document without its checksum; spacing and order do not matter."""
     rest = {key: value for key, value in document.items() if key != "checksum"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
 
@@ -310,9 +311,11 @@ def parse_document(data: bytes) -> Document:
         raise ModelError(f'{DOCUMENT}: not a saved model: format must be "{FORMAT}", got {document["format"]!r:.60}')
     version = document.get("version")
     if version not in READABLE or isinstance(version, bool):
-        told = f"{DOCUMENT}: version is {version!r:.60}; this release of hcep reads versions 1 to {VERSION}: "
-        raise ModelError(told + "upgrade hcep, or save the model again")
-    head = document.get("head")  # in version 1 it could only be of one kind
+        raise ModelError(
+            f"{DOCUMENT}: version is {version!r:.60}; this release of hcep reads versions 1 to {VERSION}: "
+            "upgrade hcep, or save the model again"
+        )
+    head = document.get("head")  # version 1 had one kind, which it did not name
     newer = {**document, "head": {"kind": "logistic", **head}} if isinstance(head, dict) else document
     parsed = convert_record(newer, Document, DOCUMENT, ModelError)
     if parsed.checksum != checksum(document):

@@ -98,7 +98,7 @@ def test_another_encoder_is_refused(model, clip, tmp_path):  # noqa: F811
     (tmp_path / "phrases.txt").write_text("cat\n", encoding="utf-8")
     words = ("interpret", model, "--vocabulary", tmp_path / "phrases.txt")
     other = "function:tests.taxonomy.naming.bear_space:colour_vectors"
-    fails("is not the one the model was fitted with: its fingerprint differs", *words, "--encoder", other)
+    fails("is not the encoder of the model: its fingerprint differs", *words, "--encoder", other)
     with pytest.raises(HCEPError, match=r"template must contain {} once"):
         run(*words, "--template", "a photo")
     assert read_model(model).atom_names is None
