@@ -1,4 +1,4 @@
-"""Values and text from outside: checked when they come in, escaped when they are shown; and optional imports."""
+"""Check values and records from users and files, import optional packages, and escape text for output."""
 
 import html
 import json
@@ -26,7 +26,7 @@ def is_number(value: object) -> bool:
 
 
 def require_positive(name: str, value: object, none_means: str | None = None) -> None:
-    """Refuse a count that is not a positive integer, or None where that means something."""
+    """Require a positive integer; None is allowed if `none_means` says what it means."""
     if value is None and none_means:
         return
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
@@ -35,14 +35,14 @@ def require_positive(name: str, value: object, none_means: str | None = None) ->
 
 
 def require_not_negative(name: str, value: Any, least: float = 0) -> float:
-    """Refuse a tolerance or weight that is not a finite number of at least `least`."""
+    """Require a finite number of at least `least`."""
     if is_number(value) and least <= float(value) < float("inf"):
         return float(value)
     raise HCEPError(f"{name} must be a finite number of at least {least:g}, got {value!r}")
 
 
 def require_share(name: str, value: Any) -> float:
-    """Refuse what is no number from 0 to 1."""
+    """Require a number in [0, 1]."""
     if is_number(value) and 0.0 <= float(value) <= 1.0:
         return float(value)
     raise HCEPError(f"{name} must be a number from 0 to 1, got {value!r}")
@@ -54,32 +54,35 @@ def install_command(extra: str) -> str:
 
 
 def is_installed(module: str) -> bool:
-    """Whether a package is there, without importing it."""
+    """Whether a package is installed, without importing it."""
     return find_spec(module) is not None
 
 
 def require(module: str, extra: str, wanted_by: str) -> Any:
-    """Import `module`, which comes with the extra `extra` and which `wanted_by` (the words for a message) needs.
+    """Import an optional module; `wanted_by` describes its user in messages, as in "reading YAML".
 
-    Raises MissingExtraError when it, or something it needs, is not installed; HCEPError when its import fails.
+    Raises
+    ------
+    MissingExtraError : the module, or a module it needs, is not installed; the message has the install command
+    HCEPError : the import fails
     """
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        told = f"{wanted_by} needs {(error.name or module).partition('.')[0]}, which is not installed"
-        raise MissingExtraError(f"{told}: {install_command(extra)}") from error
+        message = f"{wanted_by} needs {(error.name or module).partition('.')[0]}, which is not installed"
+        raise MissingExtraError(f"{message}: {install_command(extra)}") from error
     except Exception as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
-        told = f"{module} is installed but does not import ({reason}); its parts may not fit together, "
-        raise HCEPError(told + f"install them anew: {install_command(extra)}") from error
+        message = f"{module} is installed but cannot be imported ({reason}); its versions may not match, reinstall it"
+        raise HCEPError(f"{message}: {install_command(extra)}") from error
 
 
 T = TypeVar("T")
-#: The second for half a pair of surrogates, which JSON's escapes can spell.
+#: The second is raised for lone surrogates, which JSON's escapes can spell.
 _FAILURES = (msgspec.ValidationError, UnicodeEncodeError)
 
 _LARGE, _LARGEST = 1 << 60, sys.float_info.max
-# An integer stays one, so that what is saved again is the same text; JSON's 1e999 and Python's NaN are refused.
+# An integer stays an integer, so that saving again gives the same text; 1e999 and NaN are refused.
 _Whole = Annotated[int, Meta(ge=-_LARGE, le=_LARGE)]
 _FromZero = Annotated[int, Meta(ge=0, le=_LARGE)]
 _AboveZero = Annotated[int, Meta(gt=0, le=_LARGE)]
@@ -95,7 +98,7 @@ PositiveCount = Annotated[int, Meta(ge=1, le=_LARGE, description="an integer of 
 
 
 def parse_json(data: bytes) -> Any:
-    """The value that JSON text holds; ValueError where it is not JSON, or too deeply nested."""
+    """Parse JSON; ValueError if it is not JSON or too deeply nested."""
     try:
         return json.loads(data.decode("utf-8"))
     except RecursionError as error:
@@ -103,9 +106,9 @@ def parse_json(data: bytes) -> Any:
 
 
 def convert_record(value: Any, kind: type[T], where: str, error: type[HCEPError]) -> T:
-    """A parsed JSON value as a `kind` of record, a msgspec.Struct.
+    """Convert a parsed JSON value to a msgspec.Struct of a `kind`.
 
-    The `error` names the file (`where`), the field, what it must be (its ``Meta(description=…)``) and what it is.
+    The `error` names the file (`where`), the field, what is expected (its ``Meta(description=…)``) and what it is.
     """
     try:
         return msgspec.convert(value, kind)
@@ -114,14 +117,14 @@ def convert_record(value: Any, kind: type[T], where: str, error: type[HCEPError]
 
 
 def short_repr(value: object) -> str:
-    """A value for a message, not longer than 60 characters."""
+    """The repr of a value for a message, at most 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _problem(value: Any, kind: Any, path: str, failure: str) -> str:
-    """Say what is wrong with a value that is not of a kind, by going down to the part that is not."""
-    choice = _meant(kind, value)
+    """Describe why a value does not convert, by finding the innermost part that does not."""
+    choice = _matching_member(kind, value)
     if choice is None:
         return f"{path or 'the file'} must be {_expected(kind)}, got {short_repr(value)}"
     if _is_record(choice):
@@ -144,12 +147,12 @@ def _problem(value: Any, kind: Any, path: str, failure: str) -> str:
             return _problem(value[key], inner, part, str(deeper))
     if failure.startswith("Expected `"):
         return f"{path} must be {_expected(kind)}, got {short_repr(value)}"
-    # Each part is right by itself: the record's own check failed.
+    # Each part converts: the record's own check failed.
     return _at(path, failure.partition(" - at `")[0])
 
 
 def _parts(value: Any, choice: Any, path: str) -> Iterator[tuple[Any, Any, str]]:
-    """Key, kind and place of what an object or a list holds."""
+    """The key, kind and path of each part of an object or list."""
     if isinstance(value, list):
         yield from ((i, get_args(choice)[0], f"{path}[{i}]") for i in range(len(value)))
     elif _is_record(choice):
@@ -164,7 +167,7 @@ def _is_record(kind: Any) -> bool:
 
 
 def _members(kind: Any) -> list[Any]:
-    """The kinds of a union, or the one."""
+    """The members of a union, or the kind itself."""
     return list(get_args(kind)) if get_origin(kind) in (Union, UnionType) else [kind]
 
 
@@ -172,8 +175,8 @@ def _bare(kind: Any) -> Any:
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
-def _meant(kind: Any, value: Any) -> Any:
-    """The member of a union that an object or a list was meant to be; None where there is none."""
+def _matching_member(kind: Any, value: Any) -> Any:
+    """The member of a union that an object or a list is likely to be; None if there is none."""
     if isinstance(value, list):
         return next((m for m in map(_bare, _members(kind)) if get_origin(m) in (list, tuple)), None)
     if not isinstance(value, dict):
@@ -209,13 +212,13 @@ def _at(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
-# Controls of ASCII and beyond, line ends that only some obey, marks that reorder what is read, half pairs.
+# Control characters, unusual line ends, marks that change the direction of text, lone surrogates.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _MARKDOWN = re.compile(r"([\\`*_\[\]#~])")
 
 
 def escape_terminal(text: str, keep: str = "\n\t") -> str:
-    r"""Text for a terminal: controls are shown as escapes, bytes of no encoding as the replacement character.
+    r"""Escape text for a terminal: control characters become escapes, undecodable bytes the replacement character.
 
     >>> escape_terminal("a\x1b[2Jb", keep="")
     'a\\x1b[2Jb'
@@ -227,19 +230,19 @@ def _escaped(character: str) -> str:
     code = ord(character)
     if 0xD800 <= code < 0xE000:
         return "\ufffd"
-    # \u from DEL on: also right inside a JSON string, where anything below stands escaped already.
+    # \u from DEL on is also valid in a JSON string, in which everything below is escaped already.
     return f"\\x{code:02x}" if code < 0x7F else f"\\u{code:04x}"
 
 
 def escape_markup(text: str) -> str:
-    """Text inside rich's markup, on one line."""
+    """Escape text for rich's markup, on one line."""
     from rich.markup import escape
 
     return escape(escape_terminal(text, keep=""))
 
 
 def escape_markdown(text: str) -> str:
-    r"""Text inside Markdown, on one line, table cells too.
+    r"""Escape text for Markdown, also for table cells, on one line.
 
     >>> escape_markdown("a|b *<script>*")
     'a&#124;b \\*&lt;script&gt;\\*'
@@ -249,12 +252,12 @@ def escape_markdown(text: str) -> str:
 
 
 def markdown_code(text: str) -> str:
-    """Text as a code span of Markdown, which nothing in it ends."""
+    """Escape text as a code span of Markdown."""
     return f"`{escape_terminal(' '.join(text.split()), keep='').replace('`', chr(39))}`"
 
 
 def escape_html(text: str) -> str:
-    """Text inside an HTML document, in attributes too."""
+    """Escape text for HTML, also for attributes."""
     return html.escape(escape_terminal(text))
 
 
@@ -271,13 +274,13 @@ def _html_templates(folder: Path) -> Any:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    def shown(value: Any) -> Any:
+    def escaped(value: Any) -> Any:
         return escape_terminal(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     environment = Environment(
         loader=FileSystemLoader(folder),
         autoescape=True,
-        finalize=shown,
+        finalize=escaped,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -287,7 +290,7 @@ def _html_templates(folder: Path) -> Any:
 
 
 def escape_spreadsheet(text: str) -> str:
-    """Text as a cell that no spreadsheet takes for a formula.
+    """Escape text as a cell that no spreadsheet reads as a formula.
 
     >>> escape_spreadsheet("=1+1"), escape_spreadsheet("cat")
     ("'=1+1", 'cat')
@@ -296,12 +299,12 @@ def escape_spreadsheet(text: str) -> str:
     return f"'{line}" if line.startswith(("=", "+", "-", "@")) else line
 
 
-#: What stands for a number that is not defined.
+#: Stands for an undefined number.
 NO_NUMBER = "–"
 
 
 def rounded(value: float) -> str:
-    """Three digits after the point (one from 10 up), shares without the zero before it.
+    """Format a number with three decimals (one from 10 upwards), without the zero before the point.
 
     >>> rounded(0.5), rounded(1.0), rounded(-0.25), rounded(-0.0001), rounded(12.34), rounded(float("nan"))
     ('.500', '1.000', '-.250', '.000', '12.3', '–')
@@ -309,12 +312,12 @@ def rounded(value: float) -> str:
     if math.isnan(value):
         return NO_NUMBER
     text = f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
-    text = text.replace("-0.000", "0.000")  # too small to have a sign
+    text = text.replace("-0.000", "0.000")  # a value that rounds to zero has no sign
     return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    r"""A Markdown table, its bars in cells escaped; ends in a newline.
+    r"""A Markdown table, with bars in cells escaped.
 
     >>> print(markdown_table(["a", "b"], [["1", "x|y"]]), end="")
     | a | b |
@@ -326,7 +329,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table for a notebook, every text in it escaped.
+    """An HTML table for a notebook, with every text escaped.
 
     >>> html_table(["a"], [["1 < 2"]])
     '<table><tr><th>a</th></tr><tr><td>1 &lt; 2</td></tr></table>'

@@ -1,4 +1,4 @@
-"""Files, written whole or not at all, and never over another one unasked; and the one function that uses HTTP."""
+"""Write files completely or not at all, lock folders, and fetch data over HTTP."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 MAX_REDIRECTS = 10
-#: Half-written files of this process, which a forced exit removes.
+#: Unfinished files of this process, which a forced exit removes.
 _UNFINISHED: set[Path] = set()
 _HELD = threading.local()
 
@@ -36,10 +36,10 @@ def refuse_existing(path: str | os.PathLike[str] | None, overwrite: bool = False
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], error: type[HCEPError] = HCEPError) -> Iterator[Path]:
-    """A place beside `path` to write to; it becomes `path` when all is written, and vanishes when that fails.
+    """Give a temporary file beside `path`, which replaces `path` at the end, or is removed after an error.
 
-    Folders above are made; the permissions of a file that is replaced stay. Raises HCEPError: or `error`: when the
-    place cannot be written.
+    Missing folders are created, and the permissions of a replaced file are kept. Raises `error` if the file cannot be
+    written.
     """
     target = Path(path)
     partial = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
@@ -50,7 +50,7 @@ def replacing(path: str | os.PathLike[str], error: type[HCEPError] = HCEPError) 
             yield partial
             if target.exists():
                 partial.chmod(target.stat().st_mode & 0o777)
-            with partial.open("rb") as file:  # on disk before the name points to it: a power cut leaves old or new
+            with partial.open("rb") as file:  # after a power cut, the name has the old or the new file
                 os.fsync(file.fileno())
             os.replace(partial, target)
             sync_folder(target.parent)
@@ -67,12 +67,12 @@ def write_bytes(path: str | os.PathLike[str], data: bytes | memoryview, error: t
 
 
 def write_text(path: str | os.PathLike[str], text: str, error: type[HCEPError] = HCEPError) -> None:
-    """Write UTF-8 in one step; what UTF-8 cannot hold (a file name of other bytes) becomes a question mark."""
+    """Write UTF-8 in one step; characters that UTF-8 cannot hold become question marks."""
     write_bytes(path, text.encode("utf-8", errors="replace"), error)
 
 
 def cache_folder(*parts: str) -> Path:
-    """Where things that can be made again are kept: ``HCEP_CACHE``, or the platform's place for the user's caches."""
+    """The cache folder: ``HCEP_CACHE``, or the platform's folder for caches."""
     from platformdirs import user_cache_path
 
     own = os.environ.get("HCEP_CACHE")
@@ -80,7 +80,7 @@ def cache_folder(*parts: str) -> Path:
 
 
 def remove_unfinished() -> None:
-    """Remove what this process has half written; for an exit that runs no other clean-up."""
+    """Remove the unfinished files of this process, for an exit without other clean-up."""
     for partial in list(_UNFINISHED):
         partial.unlink(missing_ok=True)
 
@@ -89,17 +89,20 @@ def remove_unfinished() -> None:
 def locked(
     folder: Path, busy: str, error: type[HCEPError] = HCEPError, patience: float = 0.0, again: bool = False
 ) -> Iterator[None]:
-    """Be the only writer of a folder, which is made; the system lets go of the lock however the process ends.
+    """Be the only writer of a folder, which is created; the lock ends with the process in any case.
 
-    `busy` is what the `error` says where another writer has it for more than `patience` seconds; `again` is whether a
-    thread that holds the lock already goes on with it.
+    Parameters
+    ----------
+    busy : the start of the error message if another process has the lock
+    patience : seconds to wait for another process
+    again : let a thread that already has the lock continue
     """
     held: set[Path] = _HELD.__dict__.setdefault("folders", set())
     try:
         folder.mkdir(parents=True, exist_ok=True)
         place = folder.resolve()
     except OSError as failure:
-        raise error(f"cannot make the folder {str(folder)!r}: {failure.strerror or failure}") from None
+        raise error(f"cannot create the folder {str(folder)!r}: {failure.strerror or failure}") from None
     try:
         import fcntl
     except ImportError:  # not on Windows
@@ -119,7 +122,7 @@ def locked(
                     raise error(f"{busy} {str(folder)!r}: wait for it or stop it") from None
                 time.sleep(0.01)
             except OSError:  # a network file system without locks
-                logger.info("%s cannot be locked: take care that only one run writes to it", folder)
+                logger.info("%s cannot be locked: make sure that only one run writes to it", folder)
                 break
         held.add(place)
         yield
@@ -129,7 +132,7 @@ def locked(
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring a folder's entries to disk, if the platform lets a folder be opened."""
+    """Write a folder's entries to disk, if the platform supports it."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(folder, os.O_RDONLY)

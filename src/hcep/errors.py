@@ -1,4 +1,4 @@
-"""Errors of the package, and the near matches an unknown name is answered with."""
+"""The errors of the package, and words for their messages."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -11,15 +11,15 @@ class HCEPError(ValueError):
 
 
 class HierarchyError(HCEPError):
-    """A hierarchy is malformed, or does not contain what was asked of it."""
+    """A hierarchy is malformed, or does not contain a concept."""
 
 
 class DictionaryError(HCEPError):
-    """Images, labels and hierarchy do not make a concept dictionary."""
+    """A concept dictionary cannot be built from the images, labels and hierarchy."""
 
 
 class DatasetError(HCEPError):
-    """Images, labels or splits are not where they were looked for, or contradict each other."""
+    """Images, labels or splits are missing or contradict each other."""
 
 
 class MissingExtraError(ImportError):
@@ -27,16 +27,16 @@ class MissingExtraError(ImportError):
 
 
 def quoted(ids: Iterable[object], limit: int = 5) -> str:
-    """List `ids` for a message: the first `limit` quoted, the rest counted."""
+    """List ids for a message: the first `limit` in quotes, and the number of the others."""
     everything = list(ids)
     more = len(everything) - limit
-    # NumPy's scalars would show as np.str_('cat') and np.int64(3).
-    shown = [repr(i.item() if isinstance(i, np.generic) else i) for i in everything[:limit]]
-    return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
+    # The repr of NumPy's scalars would be np.str_('cat') and np.int64(3).
+    first = [repr(i.item() if isinstance(i, np.generic) else i) for i in everything[:limit]]
+    return ", ".join(first) + (f" and {more:,} more" if more > 0 else "")
 
 
 def near_matches(unknown: object, known: Iterable[str]) -> str:
-    """Phrase the closest of `known` to `unknown` as the end of a sentence, or return ''."""
+    """The known names closest to an unknown one, as the end of a message; empty if none is close."""
     close = get_close_matches(str(unknown), list(known), n=3, cutoff=0.6)
     return f" Near matches: {quoted(close)}." if close else ""
 

@@ -58,10 +58,10 @@ def test_a_package_that_does_not_import(tmp_path, monkeypatch):
     )
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(
-        HCEPError, match=r"broken_package is installed but does not import \(operator .* exist\)"
+        HCEPError, match=r"broken_package is installed but cannot be imported \(operator .* exist\)"
     ) as found:
         require("broken_package", "timm", "this encoder")
-    assert str(found.value).endswith('install them anew: pip install "hcep[timm]"')
+    assert str(found.value).endswith('reinstall it: pip install "hcep[timm]"')
 
 
 UNKNOWN = [

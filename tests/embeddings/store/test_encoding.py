@@ -614,7 +614,7 @@ def test_labels_that_are_no_text(items, store):
 
 def test_a_folder_that_cannot_be_made(items, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match=r"cannot make the folder .*Not a directory"):
+    with pytest.raises(StoreError, match=r"cannot create the folder .*Not a directory"):
         encode(items, tmp_path / "file" / "store")
 
 
