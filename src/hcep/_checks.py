@@ -234,13 +234,6 @@ def _escaped(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x7F else f"\\u{code:04x}"
 
 
-def escape_markup(text: str) -> str:
-    """Escape text for rich's markup, on one line."""
-    from rich.markup import escape
-
-    return escape(escape_terminal(text, keep=""))
-
-
 def escape_markdown(text: str) -> str:
     r"""Escape text for Markdown, also for table cells, on one line.
 

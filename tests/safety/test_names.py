@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from hcep import HCEPClassifier, Hierarchy
-from hcep._checks import escape_html, escape_markdown, escape_markup, escape_terminal
+from hcep._checks import escape_html, escape_markdown, escape_terminal
+from hcep.cli.console import escape as escape_markup
 from hcep.models import model_card
 
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"

@@ -15,9 +15,8 @@ from typing import Annotated
 import typer
 
 from hcep import __version__
-from hcep._checks import escape_markup as escape
 from hcep._files import remove_unfinished
-from hcep.cli.console import Console, say
+from hcep.cli.console import Console, escape, say
 from hcep.cli.help import Command, group
 from hcep.cli.options import option, with_ray_address
 from hcep.errors import HCEPError, MissingExtraError

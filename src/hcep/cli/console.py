@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import rich.console
+import rich.markup
 import typer
 from rich.table import Table
 from rich.tree import Tree
 
 from hcep import explain
-from hcep._checks import escape_markup as escape, escape_terminal
+from hcep._checks import escape_terminal
 
 Texts = Sequence[str]
 
@@ -22,6 +23,11 @@ class Console(rich.console.Console):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(emoji=False, **options)
+
+
+def escape(text: str) -> str:
+    """Text for rich's markup, on one line: markup and control characters in it are shown, not interpreted."""
+    return rich.markup.escape(escape_terminal(text, keep=""))
 
 
 def say(text: object, err: bool = False) -> None:

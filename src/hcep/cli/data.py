@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 from hcep import datasets
-from hcep._checks import escape_markup as escape
 from hcep.cli import options as opt
-from hcep.cli.console import Console, say, say_json
+from hcep.cli.console import Console, escape, say, say_json
 from hcep.cli.options import argument, more, option
 from hcep.errors import HCEPError
 

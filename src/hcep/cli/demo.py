@@ -6,9 +6,9 @@ from typing import Any
 from rich.padding import Padding
 
 from hcep import datasets, explain
-from hcep._checks import escape_markup as escape, install_command, is_installed, rounded
+from hcep._checks import install_command, is_installed, rounded
 from hcep._files import write_text
-from hcep.cli.console import Console, path_tree, say_json, table_of, verdict
+from hcep.cli.console import Console, escape, path_tree, say_json, table_of, verdict
 from hcep.cli.options import Json, Output
 from hcep.errors import HCEPError
 

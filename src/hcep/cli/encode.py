@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from hcep import datasets, embeddings, ray as distributed
-from hcep._checks import escape_markup as escape
 from hcep.cli import options as opt
 from hcep.cli.config import Config, save_resolved
-from hcep.cli.console import Console, say, say_json, show_notes
+from hcep.cli.console import Console, escape, say, say_json, show_notes
 from hcep.cli.options import argument, more, option
 
 

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 from rich.table import Table
 
 from hcep import models, ray as distributed
-from hcep._checks import NO_NUMBER, escape_markup as escape, rounded
+from hcep._checks import NO_NUMBER, rounded
 from hcep._files import refuse_existing, write_text
 from hcep.cli import options as opt
 from hcep.cli.config import Config
-from hcep.cli.console import Console, say, table_of, tell
+from hcep.cli.console import Console, escape, say, table_of, tell
 from hcep.cli.options import more, option
 from hcep.errors import HCEPError
 from hcep.evaluate.table import Score, ScoreTable

@@ -13,11 +13,10 @@ import typer
 from rich.padding import Padding
 
 from hcep import explain as explaining, models
-from hcep._checks import escape_markup as escape
 from hcep._files import refuse_existing, replacing, write_text
 from hcep.cli import options as opt
 from hcep.cli.config import Config
-from hcep.cli.console import Console, path_tree, say, tell, verdict
+from hcep.cli.console import Console, escape, path_tree, say, tell, verdict
 from hcep.cli.options import more, option
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy

@@ -9,10 +9,9 @@ import numpy as np
 import typer
 
 from hcep import classify, datasets, embeddings, models
-from hcep._checks import escape_markup as escape
 from hcep.cli import options as opt
 from hcep.cli.config import Config, save_resolved
-from hcep.cli.console import Console, say_json, tell
+from hcep.cli.console import Console, escape, say_json, tell
 from hcep.cli.options import more, option
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy

@@ -11,8 +11,7 @@ import rich.markup
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from hcep._checks import escape_markup as escape
-from hcep.cli.console import Console
+from hcep.cli.console import Console, escape
 from hcep.cli.old_names import refuse_old_command, refuse_old_option
 
 #: The panel of options that only `--help-all` shows.

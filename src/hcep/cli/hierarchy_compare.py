@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import numpy as np
 
 from hcep import taxonomy
-from hcep._checks import NO_NUMBER, escape_markup as escape
+from hcep._checks import NO_NUMBER
 from hcep.cli import options as opt
-from hcep.cli.console import Console, say_json, table_of, tell
+from hcep.cli.console import Console, escape, say_json, table_of, tell
 from hcep.cli.hierarchy import read
 from hcep.cli.hierarchy_edits import labelled, report
 from hcep.cli.options import argument, more, option

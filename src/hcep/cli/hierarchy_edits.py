@@ -10,11 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from hcep import datasets, embeddings as emb, models, taxonomy
-from hcep._checks import escape_markup as escape
 from hcep._files import refuse_existing
 from hcep._progress import progress
 from hcep.cli import options as opt
-from hcep.cli.console import Console, say, say_json, show_notes, table_of
+from hcep.cli.console import Console, escape, say, say_json, show_notes, table_of
 from hcep.cli.hierarchy import read
 from hcep.cli.options import option
 from hcep.errors import HCEPError, counted, quoted

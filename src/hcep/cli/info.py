@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from hcep import __version__, datasets, embeddings, models, taxonomy
-from hcep._checks import escape_markup as escape
-from hcep.cli.console import Console, say, say_json, table_of
+from hcep.cli.console import Console, escape, say, say_json, table_of
 from hcep.cli.options import Json, argument, option
 from hcep.errors import HCEPError, quoted
 

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from hcep import embeddings
-from hcep._checks import escape_markup as escape
 from hcep._files import refuse_existing, write_text
 from hcep.cli import options as opt
 from hcep.cli.config import Config
-from hcep.cli.console import Console, say, say_json, tell
+from hcep.cli.console import Console, escape, say, say_json, tell
 from hcep.cli.options import option
 from hcep.errors import HCEPError
 
