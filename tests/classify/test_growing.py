@@ -250,6 +250,16 @@ def test_invalid_changes_are_rejected_and_leave_the_model_unchanged(pets: Hierar
     assert model.dictionary_ is before
 
 
+def test_a_change_that_the_priors_do_not_fit_leaves_the_model_unchanged(pets: Hierarchy) -> None:
+    model, _ = small(pets, priors=[1, 1, 1, 1, 2])
+    before, state = model.dictionary_, (model.n_grown_, model.n_unlike_, model.classes_.tolist())
+    for change in (lambda: model.remove_class("fox"), lambda: model.add_class("van", "vehicle", draw(3, 5))):
+        with pytest.raises(HCEPError, match="priors must be one number per class"):
+            change()
+    assert model.dictionary_ is before
+    assert (model.n_grown_, model.n_unlike_, model.classes_.tolist()) == state
+
+
 def test_a_model_keeps_two_classes() -> None:
     model = HCEPClassifier().fit(np.vstack([draw(5, 0), draw(5, 1)]), np.repeat(["a", "b"], 5))
     with pytest.raises(HCEPError, match="at least two classes"):

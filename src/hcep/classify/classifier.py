@@ -457,8 +457,9 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         if len(means) < 3:
             raise HCEPError("a model keeps at least two classes")
         removed = means.pop(name)
+        self._rebuild(self._graph_to_grow(), means)
         self.n_grown_ += removed.n_images
-        return self._rebuild(self._graph_to_grow(), means)
+        return self
 
     def move(self, concept: str, parent: str) -> Self:
         """Move a concept, with everything below it, under one other parent."""
