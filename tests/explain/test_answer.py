@@ -43,13 +43,13 @@ def test_nothing_doubtful_is_green(probability, unlike, doubt):
     assert (UNLIKE in one.line()) == (UNLIKE in verdict(one)) == (f"{UNLIKE}</span>" in body) == bool(unlike)
 
 
-def test_what_nothing_speaks_against_is_green():
+def test_a_sure_answer_is_green():
     assert image().sure
     assert "green" in verdict(image())
     assert '<h2 class="good">' in photo_report([image()])
 
 
-def test_an_answer_that_the_folder_contradicts_is_no_good_one():
+def test_an_answer_that_differs_from_its_folder_is_marked_as_wrong():
     page = photo_report([image(truth="bus")])
     assert '<h2 class="bad">✗ bear' in page
     assert "The folder says bus." in page
@@ -81,7 +81,7 @@ def test_runners_up_are_other_classes_however_many_routes_there_are(diamond):
         assert [len(one.siblings(i)) for i in range(len(one.path))] == [1] * len(one.path)
 
 
-def test_a_sibling_that_shares_the_class_claims_nothing_of_it(diamond):
+def test_a_sibling_gets_no_probability_from_a_shared_class(diamond):
     means = {"cat": [3.0, 3.0, 0.0], "hamster": [3.0, 0.0, 1.0], "lion": [0.0, 3.0, 0.0]}
     y = np.repeat(list(means), 6)
     X = np.array([means[label] for label in y]) + 0.05 * np.random.default_rng(0).normal(size=(18, 3))
@@ -99,7 +99,7 @@ def test_probabilities_of_siblings_add_up(bears):
         assert last == pytest.approx(one.probability, abs=1e-3)
 
 
-def test_shares_never_fall_below_zero_where_the_running_figure_dips():
+def test_shares_are_never_negative_even_if_the_explained_share_falls():
     tree = Hierarchy.from_edges([("r", "a"), ("a", "b"), ("a", "c"), ("r", "d")])
     rng = np.random.default_rng(3)
     y = np.repeat(["b", "c", "d"], 5)
@@ -118,13 +118,13 @@ def test_shares_never_fall_below_zero_where_the_running_figure_dips():
     assert not re.search(r"-\d+ ?%", page[page.index("<body") :])
 
 
-def test_people_are_not_told_zero_or_a_hundred_percent():
+def test_percentages_never_say_zero_or_a_hundred():
     assert [percent(p) for p in (0.0, 0.0099, 0.01, 0.314, 0.99, 0.991, 1.0)] == [
         "<1 %", "<1 %", "1 %", "31 %", "99 %", ">99 %", ">99 %"
     ]  # fmt: skip
 
 
-def test_folders_named_after_a_class_say_what_is_right(bears, tmp_path):
+def test_a_folder_named_after_a_class_is_the_truth(bears, tmp_path):
     for folder in ("polar_bear", "Polar Bear", "holiday"):
         (tmp_path / folder).mkdir()
         Image.new("RGB", (32, 32), "red").save(tmp_path / folder / "x.png")
@@ -137,7 +137,7 @@ def test_folders_named_after_a_class_say_what_is_right(bears, tmp_path):
     assert "2 of 2</b> right" in photo_report(found)
 
 
-def test_what_was_not_asked_for_is_said(bears):
+def test_missing_maps_and_pictures_are_errors(bears):
     one = explain_images(np.array([LEAVES["car"]]), bears)[0]
     with pytest.raises(HCEPError, match=r"photos get them with explain_images\(..., where=True\)"):
         one.where("car")
@@ -155,7 +155,7 @@ def test_the_classifier_explains_embeddings(bears):
     assert hcep.explain_images(X, bears, n_best=1)[0].rivals == ()
 
 
-def test_everything_shows_itself_in_a_notebook_and_none_is_a_wall(bears):
+def test_results_have_short_texts_and_html_for_notebooks(bears):
     X, _ = bear_images(24)
     found = explain_images(X, bears)
     paths = bears.pursue(X)

@@ -32,14 +32,14 @@ def narrow(model, width: int):
     return replace(model, options=replace(model.options, beam_width=width))
 
 
-def test_what_was_asked_rules_paths_out_and_nothing_ruled_out_is_kept(fitted):
+def test_forbidden_paths_are_dropped_with_the_reason(fitted):
     model, x = fitted
     levels = beam_levels(narrow(model, 2), x, Request.of(forbid="fox"))
     assert "fox" not in [one.name for kept, _ in levels for one in kept]
     assert [one.why for _, dropped in levels for one in dropped if one.name == "fox"] == ["excluded by the request"]
 
 
-def test_where_signs_count_a_path_that_the_image_points_away_from_says_so(fitted):
+def test_the_signed_rule_is_given_as_the_reason(fitted):
     model, x = fitted
     signed = replace(model, options=replace(model.options, beam_width=8, signed=True, anchor=0.0))
     reasons = {one.why for _, dropped in beam_levels(signed, x, Request()) for one in dropped}
@@ -47,7 +47,7 @@ def test_where_signs_count_a_path_that_the_image_points_away_from_says_so(fitted
 
 
 @pytest.mark.parametrize("width", [1, 2, 3])
-def test_every_child_of_what_was_kept_is_kept_or_dropped_and_the_best_is_the_answer(fitted, width):
+def test_every_child_is_kept_or_dropped_and_the_best_path_is_the_answer(fitted, width):
     model, x = fitted
     h, levels = model.hierarchy, beam_levels(narrow(model, width), x, Request())
     above = {h.root}
@@ -63,7 +63,7 @@ def test_every_child_of_what_was_kept_is_kept_or_dropped_and_the_best_is_the_ans
     assert [next(one.name for one in kept if one.on_answer) for kept, _ in levels] == list(answer)
 
 
-def test_shares_are_those_of_the_evidence_and_an_unbounded_search_is_shown_with_a_narrow_beam(fitted):
+def test_shares_equal_the_contributions_and_an_exact_model_is_shown_with_a_narrow_beam(fitted):
     model, x = fitted
     assert model.options.beam_width is None
     best = beam_levels(model, x, Request())[-1][0][0]

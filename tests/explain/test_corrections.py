@@ -51,7 +51,7 @@ def killed_writer(file, first, seconds):
 
 
 @pytest.mark.parametrize("n_kills", [2, pytest.param(30, marks=pytest.mark.slow)])
-def test_what_was_acknowledged_survives_kill_9_in_the_middle_of_writing(tmp_path, n_kills):
+def test_acknowledged_corrections_survive_a_kill_while_writing(tmp_path, n_kills):
     file, rng, n_kept, n_torn = tmp_path / "kept.jsonl", random.Random(0), 0, 0
     for kill in range(50):
         if kill >= n_kills and n_torn:  # on a busy machine a kill may miss the middle of a line
@@ -66,7 +66,7 @@ def test_what_was_acknowledged_survives_kill_9_in_the_middle_of_writing(tmp_path
     assert n_torn > 0
 
 
-def test_every_way_of_tearing_the_last_line(tmp_path):
+def test_an_incomplete_last_line_is_ignored_and_removed(tmp_path):
     whole = tmp_path / "whole.jsonl"
     kept = Corrections(whole, missing=True)
     kept.add(A, label="Bär", why="«é»\n newline")
@@ -91,7 +91,7 @@ def test_every_way_of_tearing_the_last_line(tmp_path):
 
 @settings(max_examples=20)
 @given(said=st.lists(st.tuples(st.sampled_from([A, B]), st.sampled_from(["cat", "dog", None])), max_size=9))
-def test_the_last_correction_holds_and_undo_takes_it_back(tmp_path_factory, said):
+def test_the_last_correction_is_in_force_and_can_be_undone(tmp_path_factory, said):
     file = tmp_path_factory.mktemp("kept") / "kept.jsonl"
     kept, stacks = Corrections(file, missing=True), {A: ["?"], B: ["?"]}
     for image, label in said:
@@ -127,7 +127,7 @@ def test_a_line_has_who_when_and_why(tmp_path):
         (f'{{"image": "{A}", "force": ["bus"], "forbid": ["vehicle"]}}', "line 2: forbid: no path has 'bus' without"),
     ],
 )
-def test_a_line_that_is_wrong_is_named(tmp_path, line, match):
+def test_an_invalid_line_is_named_in_the_error(tmp_path, line, match):
     file = tmp_path / "kept.jsonl"
     file.write_text(f'{{"image": "{B}", "force": ["bus"]}}\n{line}\n\n', encoding="utf-8")
     with pytest.raises(HCEPError, match=match) as told:
@@ -135,7 +135,7 @@ def test_a_line_that_is_wrong_is_named(tmp_path, line, match):
     assert str(told.value).count("line 2") == 1
 
 
-def test_only_what_stands_must_be_known_to_the_hierarchy(tmp_path):
+def test_only_corrections_in_force_must_be_known_to_the_hierarchy(tmp_path):
     file, wrong = tmp_path / "kept.jsonl", f'{{"image": "{A}", "class": "beer", "who": "Ann"}}\n'
     for later in ('"undo": true', '"class": "bus"'):  # taken back, superseded
         file.write_text(f'{wrong}{{"image": "{A}", {later}}}\n', encoding="utf-8")
@@ -154,7 +154,7 @@ def test_only_what_stands_must_be_known_to_the_hierarchy(tmp_path):
     assert A in kept
 
 
-def test_a_file_that_is_not_there_is_an_error_unless_it_may_be_new(tmp_path):
+def test_a_missing_file_is_an_error_unless_it_is_allowed(tmp_path):
     with pytest.raises(HCEPError, match=r"cannot read corrections from .*none\.jsonl"):
         Corrections(tmp_path / "none.jsonl")
     assert len(Corrections(tmp_path / "none.jsonl", missing=True)) == 0
@@ -163,7 +163,7 @@ def test_a_file_that_is_not_there_is_an_error_unless_it_may_be_new(tmp_path):
         Corrections(tmp_path / "file" / "new.jsonl", missing=True).add(A)
 
 
-def test_what_is_added_holds_at_once_and_nothing_wrong_is_written(tmp_path):
+def test_a_correction_is_in_force_at_once_and_an_invalid_one_is_not_written(tmp_path):
     file, x = tmp_path / "kept.jsonl", np.arange(4.0)
     kept = Corrections(file, BEARS, missing=True)
     with pytest.raises(HCEPError, match="'beer' is not a concept"):
@@ -176,7 +176,7 @@ def test_what_is_added_holds_at_once_and_nothing_wrong_is_written(tmp_path):
     assert Corrections(file, BEARS).requests([x]) == kept.requests([x])
 
 
-def test_images_are_known_by_their_content(tmp_path):
+def test_images_are_recognised_by_their_content(tmp_path):
     photo = Image.new("RGB", (3, 2), "red")
     photo.save(tmp_path / "a.png")
     photo.save(tmp_path / "b.png")
@@ -186,7 +186,7 @@ def test_images_are_known_by_their_content(tmp_path):
     assert image_hash(x) == image_hash(x.astype(np.float16)) != image_hash(x + 1)
 
 
-def test_explanations_honour_corrections_and_others_stay(tmp_path):
+def test_answers_follow_corrections_and_other_answers_stay(tmp_path):
     X, y = bear_images(24)
     model = HCEPClassifier(BEARS, shrinkage=None, anchor=0.1).fit(X, y)
     free = explain_images(X[:6], model)
@@ -205,7 +205,7 @@ def test_explanations_honour_corrections_and_others_stay(tmp_path):
     assert "grizzly" not in {one.label for one in both}
 
 
-def test_labels_are_fixed_where_the_class_is(tmp_path):
+def test_labels_are_corrected_if_the_correction_gives_the_class(tmp_path):
     kept = Corrections(tmp_path / "kept.jsonl", missing=True)
     kept.add(A, label="cat")
     kept.add(B, force=["animal", "dog"])
@@ -214,7 +214,7 @@ def test_labels_are_fixed_where_the_class_is(tmp_path):
     assert kept.labels(hashes, ["dog", None, "dog", "fox"]) == ["cat", "dog", "dog", "fox"]
 
 
-def test_the_schema_of_a_line_is_what_is_written():
+def test_the_schema_of_a_line_matches_the_file():
     assert set(Correction.__struct_encode_fields__) == {
         "image", "force", "forbid", "class", "undo", "file", "who", "when", "why",
     }  # fmt: skip

@@ -71,7 +71,7 @@ def test_evidence_adds_up_to_the_difference_of_the_objectives(model):
             assert below[0] - below[1] == pytest.approx(why.margin, abs=1e-9)
 
 
-def test_no_smaller_change_makes_the_two_equal(model):
+def test_no_smaller_change_makes_two_classes_equal(model):
     rng = np.random.default_rng(0)
     transform, evidence = model.dictionary_.transform, explain_images(NEW[:1], model)[0].context.explainer.evidence
     checked = 0
@@ -108,7 +108,7 @@ def test_no_smaller_change_makes_the_two_equal(model):
     assert (checked == 0) == model.signed  # the signed rule has no such change, every other setting has some
 
 
-def test_just_beyond_the_smallest_change_the_answer_is_another(model):
+def test_the_answer_differs_just_beyond_the_smallest_change(model):
     turned = 0
     for one in explain_images(NEW[:4], model):
         for why in [one.contrast(rival.label) for rival in one.rivals if not is_answer(one, rival.label)]:
@@ -127,7 +127,7 @@ def test_the_smallest_change_in_two_dimensions(products):
     assert np.linalg.norm(found) == pytest.approx((products[0] - products[1]) / np.sqrt(2), rel=1e-5)
 
 
-def test_a_change_that_is_impossible_or_needless_is_none():
+def test_there_is_no_change_if_it_is_impossible_or_not_needed():
     eye = np.eye(2)
     assert smallest_change(eye, np.array([1.0, 2.0]), np.array([1.0, -1.0]), 0.0) is None  # it is behind already
     assert smallest_change(eye, np.array([1.0, 2.0]), np.array([1.0, 1.0]), -1.0) is None  # never so low
@@ -162,7 +162,7 @@ def test_logits_are_sums_over_concepts(head, two):
         assert level[0] == pytest.approx(level[1], abs=1e-6)
 
 
-def test_a_head_without_weights_has_no_parts():
+def test_a_head_that_is_not_linear_has_no_contributions():
     model = HCEPClassifier(SAMPLE.hierarchy, **PLAIN, head=RandomForestClassifier(5))
     one = explain_images(NEW[:1], model.fit(X, Y))[0]
     assert one.contributions is None
@@ -170,7 +170,7 @@ def test_a_head_without_weights_has_no_parts():
         one.contrast(next(c for c in model.classes_ if c != one.label))
 
 
-def test_questions_that_make_no_sense_are_one_sentence():
+def test_invalid_contrasts_are_rejected_in_one_sentence():
     model = HCEPClassifier(SAMPLE.hierarchy, **PLAIN).fit(X, Y)
     one = next(one for one in explain_images(NEW, model) if one.name == "tench")
     with pytest.raises(HCEPError, match="'tench' is part of this image's answer; ask about another concept"):
@@ -183,7 +183,7 @@ def test_questions_that_make_no_sense_are_one_sentence():
         one.contrast("garbige truck")
 
 
-def test_an_inner_concept_is_compared_by_its_best_class():
+def test_a_contrast_with_an_inner_concept_uses_its_best_class():
     model = HCEPClassifier(SAMPLE.hierarchy, **PLAIN).fit(X, Y)
     one = next(one for one in explain_images(NEW, model) if one.name == "tench")
     why = one.contrast("artifact")
@@ -227,7 +227,7 @@ def test_what_if_gives_a_linear_head_the_changed_code():
     assert changed.path[-1].coefficient == -2.0
 
 
-def test_forced_answers_say_what_was_asked():
+def test_forced_and_forbidden_concepts_are_in_the_answer():
     model = HCEPClassifier(SAMPLE.hierarchy, **PLAIN).fit(X, Y)
     one = explain_images(NEW[:1], model)[0].what_if(force="artifact", forbid=["church", "device"])
     assert (one.force, one.forbid) == (("artifact",), ("church", "device"))
@@ -237,13 +237,13 @@ def test_forced_answers_say_what_was_asked():
     assert (free.force, free.forbid) == ((), ())
 
 
-def test_nothing_to_ask_without_the_model():
+def test_a_contrast_needs_the_model():
     lone = Answer(file="a.jpg", label="x", name="x", probability=0.9)
     with pytest.raises(HCEPError, match="the model is not at hand"):
         lone.contrast("y")
 
 
-def test_a_flat_or_tiny_model_can_be_asked_too():
+def test_a_flat_model_has_contrasts_too():
     data = make_hierarchical_concepts(branching=2, depth=1, dim=3, noise=0.05)
     model = HCEPClassifier(shrinkage=None, anchor=0.1).fit(data.X, data.y)
     one = explain_images(data.X[:1], model)[0]

@@ -9,7 +9,7 @@ SHARES = np.array([[1.0, 0.0], [0.0, -0.5]])
 GREY = Image.new("RGB", (80, 40), (128, 128, 128))
 
 
-def test_for_is_red_against_is_blue_and_nothing_is_transparent():
+def test_evidence_for_is_red_against_is_blue_and_none_is_transparent():
     pixels = np.asarray(overlay(EvidenceMap(SHARES, 0.0), 1.0, (2, 2)))
     assert pixels[0, 0].tolist() == [*FOR, 183]
     assert pixels[1, 1].tolist() == [*AGAINST, 91]
@@ -22,7 +22,7 @@ def test_one_scale_for_all_maps():
     assert common_limit([]) == 1.0
 
 
-def test_a_map_lies_where_the_model_looked():
+def test_a_map_covers_the_part_that_the_model_sees():
     drawn = np.asarray(drawn_on(GREY, EvidenceMap(np.ones((3, 3)), 0.0), (20.0, 0.0, 60.0, 40.0), 1.0))
     assert (drawn[:, :20] == 128).all()
     assert (drawn[:, 60:] == 128).all()

@@ -58,7 +58,7 @@ def test_the_model_knows_its_training_photos_and_no_others(trained):
 
 
 @pytest.mark.parametrize("block", [2048, 5])
-def test_the_nearest_are_those_that_a_plain_comparison_finds(trained, encoder, monkeypatch, block):
+def test_the_nearest_photos_equal_those_of_a_plain_comparison(trained, encoder, monkeypatch, block):
     monkeypatch.setattr(neighbours, "BLOCK", block)
     model, store = read_model(trained / "model"), training_photos(None, read_model(trained / "model"))
     X = encoder.encode_images(np.random.default_rng(3).random((5, 3, 8, 8)).astype(np.float32))
@@ -92,7 +92,7 @@ def test_typical_photos_of_a_concept_are_of_classes_below_it(trained):
     )
 
 
-def test_explanations_show_them_but_never_the_photo_itself(trained, encoder):
+def test_answers_list_the_nearest_photos_without_the_photo_itself(trained, encoder):
     file = trained / "photos" / "train" / "car" / "0.png"
     one = explain_images(file, trained / "model", encoder=encoder, training=True)[0]
     assert len(one.nearest) == 3

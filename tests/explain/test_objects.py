@@ -18,7 +18,7 @@ def model(sample):
     return fitted.fit(sample.X_train, sample.y_train).fit_objects(sample.X_train, sample.y_train)
 
 
-def test_both_objects_of_an_average_with_their_shares_and_paths(sample, model):
+def test_both_objects_of_a_mixed_picture_are_found(sample, model):
     mixed = (sample.X_val[0] + sample.X_val[-1]) / 2
     one = explain_images(np.array([mixed]), model, n_paths="auto")[0]
     assert {part.path[-1] for part in one.objects} == {str(sample.y_val[0]), str(sample.y_val[-1])}
@@ -28,6 +28,6 @@ def test_both_objects_of_an_average_with_their_shares_and_paths(sample, model):
     assert [part["name"] for part in kept] == [part.name for part in one.objects]
 
 
-def test_one_object_stays_one_and_nothing_is_looked_for_unasked(sample, model):
+def test_objects_are_searched_for_only_on_request(sample, model):
     assert len(explain_images(sample.X_val[:1], model, n_paths="auto")[0].objects) == 1
     assert explain_images(sample.X_val[:1], model)[0].objects == ()

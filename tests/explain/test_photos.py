@@ -82,7 +82,7 @@ def test_embeddings_are_explained_as_the_estimator_classifies_them(bears):
     assert trails(explain_images(X[0], bears)) == trails(found[:1])
 
 
-def test_photos_are_found_in_folders_by_name_and_in_memory(folder, pictures):
+def test_photos_can_be_files_folders_globs_and_images(folder, pictures):
     by_folder = by_colour(pictures, folder)
     assert [one.file for one in by_folder] == [str(pictures / "blue.png"), str(pictures / "red.png")]
     assert by_folder.skipped == [(str(pictures / "broken.jpg"), "not an image, or not in a format that can be read")]
@@ -95,7 +95,7 @@ def test_photos_are_found_in_folders_by_name_and_in_memory(folder, pictures):
     assert trails(in_memory[:1]) == trails(by_folder[1:]) == trails([alone])
 
 
-def test_a_saved_model_has_words_and_every_form_of_it_is_taken(folder, bears, pictures):
+def test_a_saved_model_gives_meanings_and_every_form_of_model_is_accepted(folder, bears, pictures):
     red = pictures / "red.png"
     expected = by_colour(red, folder)[0]
     assert expected.path[-1].meaning == "white all over"
@@ -116,7 +116,7 @@ def test_a_saved_model_has_words_and_every_form_of_it_is_taken(folder, bears, pi
         ("photos/red.png", "unfit", {}, "model must be the folder of a saved model or a fitted classifier, got dict"),
     ],
 )
-def test_what_cannot_be_explained_is_said(given, model, options, match, folder, bears, pictures, monkeypatch):
+def test_invalid_images_and_models_are_rejected(given, model, options, match, folder, bears, pictures, monkeypatch):
     monkeypatch.chdir(pictures.parent)
     with pytest.raises(HCEPError, match=match):
         explain_images(given, {"folder": folder, "bears": bears, "unfit": {}}[model], **options)
@@ -131,7 +131,7 @@ def test_every_image_is_projected_once(folder, bears, pictures, projected):
     assert sum(projected) == len(found) == 2
 
 
-def test_photos_are_held_a_batch_at_a_time(folder, pictures, monkeypatch):
+def test_photos_are_encoded_a_batch_at_a_time(folder, pictures, monkeypatch):
     monkeypatch.setattr(photos, "BATCH", 2)
     encoder = load_encoder(ENCODER)
     batches = []

@@ -35,7 +35,7 @@ document.body.append(told);
 </script>"""
 
 
-def test_pointing_and_keys(tmp_path):
+def test_maps_and_typical_photos_appear_on_focus_and_click(tmp_path):
     model = HCEPClassifier(BEARS, shrinkage=0.5, anchor=0.1).fit(*bear_images(24))
     found = explain_images(
         [half_red(), Image.new("RGB", (40, 40), "blue")], model, encoder=encoder("exact"), where=True

@@ -39,7 +39,7 @@ def posted(client, where, *paths, **data):
     return answer.json()
 
 
-def test_explain_says_what_the_command_says(client, photos):
+def test_explain_equals_the_command(client, photos):
     chosen = photos[::100]
     command = subprocess.run(
         [*HCEP, "explain", *map(str, chosen), "--json"], capture_output=True, text=True, check=True
@@ -54,7 +54,7 @@ def test_explain_says_what_the_command_says(client, photos):
         assert one["probability"] == pytest.approx(other["probability"], abs=1e-4)
 
 
-def test_the_form_is_that_of_the_command(client, church):
+def test_explain_follows_the_schema(client, church):
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     from hcep.explain.answer import schema
 
@@ -69,7 +69,7 @@ def test_a_photo_is_remembered_by_its_hash(client, church):
     assert client.post("/predict", data={"id": "0" * 64}).status_code == 404
 
 
-def test_predict_is_explain_in_a_row(client, church):
+def test_predict_returns_the_rows_of_the_command(client, church):
     row, one = posted(client, "/predict", church)[0], posted(client, "/explain", church)[0]
     assert (row["predicted"], row["path"]) == (one["class"], [step["synset"] for step in one["path"]])
     assert row["coefficients"] == pytest.approx([step["coefficient"] for step in one["path"]])
@@ -81,7 +81,7 @@ def test_contrast(client, church):
     assert why["margin"] == pytest.approx(why["chosen"]["total"] - why["rival"]["total"], rel=1e-3, abs=1e-3)
 
 
-def test_what_if_keeps_nothing(client, church):
+def test_what_if_saves_nothing(client, church):
     before = posted(client, "/explain", church)[0]
     leaf = before["path"][-1]["synset"]
     other = posted(client, "/whatif", church, forbid=[leaf])[0]
@@ -92,7 +92,7 @@ def test_what_if_keeps_nothing(client, church):
     assert posted(client, "/explain", church)[0] == before
 
 
-def test_corrections_are_kept_honoured_listed_and_undone(client, photos):
+def test_corrections_are_saved_applied_listed_and_undone(client, photos):
     photo = photos[5]
     key = hashlib.sha256(photo.read_bytes()).hexdigest()
     before = posted(client, "/explain", photo)[0]
@@ -123,13 +123,13 @@ def test_corrections_are_kept_honoured_listed_and_undone(client, photos):
         ("/whatif", {"set": "dog"}, "dog=0"),
     ],
 )
-def test_a_wrong_question_is_answered_in_a_sentence(client, church, where, data, match):
+def test_an_invalid_request_gets_an_error_in_one_sentence(client, church, where, data, match):
     answer = client.post(where, files=sent(church), data=data)
     assert answer.status_code == 422
     assert match in answer.json()["error"]
 
 
-def test_neither_photo_nor_class(client):
+def test_a_request_without_photo_or_class_is_rejected(client):
     assert "from 1 to 32 photos" in client.post("/explain", data={}).json()["error"]
     assert client.post("/corrections", json={"image": "0" * 64}).json()["error"].startswith("the correction is empty")
     assert client.post("/corrections", json={"image": "../../etc/passwd", "class": "cat"}).status_code == 422
@@ -139,7 +139,7 @@ def test_neither_photo_nor_class(client):
 @pytest.mark.parametrize(
     ("method", "path", "status"), [("GET", "/explane", 404), ("POST", "/v2", 404), ("GET", "/explain", 405)]
 )
-def test_an_address_that_is_not_there_is_answered_in_json(client, method, path, status):
+def test_an_unknown_endpoint_is_answered_in_json(client, method, path, status):
     answer = client.request(method, path)
     assert answer.status_code == status
     assert answer.json()["error"].startswith(f"there is no {method} /api/v1{path}; the page /api lists")
@@ -172,7 +172,7 @@ def test_metrics_count(client, church):
     assert after['hcep_requests_total{status="200"}'] >= before['hcep_requests_total{status="200"}'] + 2
 
 
-def test_the_commands_of_the_page_work(server, church, photos, tmp_path):
+def test_the_commands_in_the_documentation_work(server, church, photos, tmp_path):
     """Those of docs/explorer.md, as they are written but for the address."""
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
@@ -188,7 +188,7 @@ def test_the_commands_of_the_page_work(server, church, photos, tmp_path):
     assert commands.count("curl ") == 12
 
 
-def test_the_description_is_served_from_here(server, page):
+def test_the_api_page_lists_all_endpoints(server, page):
     page.goto(server.url + "api")
     assert page.locator("h2").count() == 11
     assert page.get_by_text("curl -F photo=@photo.jpg").count() == 4

@@ -84,7 +84,7 @@ def test_every_photo_is_answered_as_the_model_answers_it(animals, looked):
     assert np.allclose(looked.probability, found.probabilities.max(axis=1))
 
 
-def test_a_view_shows_what_its_filters_say_in_its_order(looked):
+def test_a_view_filters_and_sorts_photos(looked):
     h = looked.model.hierarchy
     animal = next(v for v in range(h.path_tree.n_nodes) if looked.node_name(v) == "animal")
     assert looked.rows(View()).tolist() == list(range(24))
@@ -98,11 +98,11 @@ def test_a_view_shows_what_its_filters_say_in_its_order(looked):
     assert looked.distance[6] == 2
 
 
-def test_mistakes_are_told_by_the_concept_above_truth_and_answer(looked):
+def test_mistakes_are_grouped_by_the_concept_above_truth_and_answer(looked):
     assert looked.confusions() == [("animal", 1, HOSTILE, "dog", 1)]
 
 
-def test_photos_of_the_fit_do_not_pass_for_new_ones(tmp_path):
+def test_the_score_separates_photos_that_the_model_was_fitted_on(tmp_path):
     model = tmp_path / "own"
     for c, (label, colour) in enumerate(COLOURS.items()):
         for i in range(9):
@@ -153,7 +153,7 @@ def test_no_cell_of_the_table_is_a_formula(looked):
     assert [row["right"] for row in rows] == ["yes", "no", ""]
 
 
-def test_a_report_and_charts_never_hold_a_name_as_html(looked):
+def test_names_are_escaped_in_reports_and_charts(looked):
     page = looked.report(np.array([6, 0]), "two")
     assert "<script>alert" not in page
     assert page.index("6.jpg") < page.index("data-n=1")
@@ -162,7 +162,7 @@ def test_a_report_and_charts_never_hold_a_name_as_html(looked):
     assert not [word for word in charts.map_of(looked, ["#000000"] * 24, None)["data"][0]["text"] if "<" in word]
 
 
-def test_a_collection_is_looked_through_once_per_model(animals, tmp_path, monkeypatch):
+def test_a_collection_is_answered_once_per_model(animals, tmp_path, monkeypatch):
     model, photos = animals
     monkeypatch.setattr(collections, "cache_folder", lambda *_: tmp_path)
     seen = []
@@ -182,11 +182,11 @@ def test_a_collection_is_looked_through_once_per_model(animals, tmp_path, monkey
     assert (found_with("a" * 64).predicted == first.predicted).all()
 
 
-def test_labels_are_classes_by_label_or_name_and_nothing_else(animals):
+def test_labels_are_matched_to_classes_by_label_or_name(animals):
     assert class_numbers(animals[0], ["DOG", None, "wolf", HOSTILE]).tolist() == [3, -1, -1, 2]
 
 
-def test_a_map_is_the_same_in_every_run_and_keeps_what_is_apart_apart():
+def test_a_map_is_the_same_in_every_run_and_separates_groups():
     points = np.repeat(np.eye(5, dtype=np.float32)[:2], 20, axis=0)
     found = flat_map(points)
     assert (found == flat_map(points)).all()
@@ -209,7 +209,7 @@ def test_umap_is_used_where_it_is_installed(monkeypatch):
     assert np.allclose(flat_map(points)[:, 0], plain[:, 1])
 
 
-def test_a_store_gives_its_own_photos_by_their_row_alone(tmp_path):
+def test_a_store_only_serves_its_own_photos_by_row(tmp_path):
     Image.new("RGB", (9, 9), "red").save(tmp_path / "a.png")
     paths = np.array([str(tmp_path / "a.png"), str(tmp_path / "gone.png")])
     import_embeddings(Embeddings(np.eye(2, dtype=np.float32), paths=paths), tmp_path / "store", encoder="none")
@@ -226,7 +226,7 @@ def test_a_store_gives_its_own_photos_by_their_row_alone(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_gallery_of_the_shared_photos_is_filtered_chosen_and_saved(served, page, tmp_path):
+def test_a_gallery_can_be_filtered_and_downloaded(served, page, tmp_path):
     page.goto(served.url + "collection")
     page.wait_for_selector(".tile img")
     assert page.get_by_role("heading", level=1).inner_text() == "300 photos in store"
@@ -289,7 +289,7 @@ def test_a_lasso_on_the_map_shows_the_paths_of_a_group(served, page):
 
 
 @pytest.mark.slow
-def test_a_folder_is_dropped_and_looked_through(served, photos, new_page, tmp_path):
+def test_a_dropped_folder_becomes_a_collection(served, photos, new_page, tmp_path):
     page = new_page()
     folder = tmp_path / "mine"
     for i, photo in enumerate(photos[::30]):
@@ -310,7 +310,7 @@ def test_a_folder_is_dropped_and_looked_through(served, photos, new_page, tmp_pa
 
 
 @pytest.mark.slow
-def test_the_collection_looks_well_in_light_and_dark_and_on_a_phone(served, new_page):
+def test_the_collection_page_is_accessible_in_light_and_dark_and_fits_a_phone(served, new_page):
     tabs = [lambda page, name=name: page.get_by_role("tab", name=name).click() for name in ("Mistakes", "Map")]
     looks_well(
         new_page, served.url + "collection", ".tile img", *tabs, lambda page: page.locator(".tile").first.click()
@@ -319,7 +319,7 @@ def test_the_collection_looks_well_in_light_and_dark_and_on_a_phone(served, new_
 
 
 @pytest.mark.slow
-def test_the_gallery_is_walked_with_the_keyboard(served, page):
+def test_the_gallery_works_with_the_keyboard(served, page):
     page.goto(served.url + "collection")
     page.wait_for_selector(".tile img")
     page.get_by_role("region", name="Photos").last.focus()
@@ -332,7 +332,7 @@ def test_the_gallery_is_walked_with_the_keyboard(served, page):
 
 
 @pytest.mark.slow
-def test_photos_are_served_by_their_row_and_nothing_else_is(served, ten):
+def test_only_photos_of_a_collection_are_served(served, ten):
     base = served.url + f"collection/{StorePhotos(EmbeddingStore(ten.store)).key}/small/"
 
     def status(url):

@@ -52,7 +52,7 @@ def pair():
     return pages.Pair(answer_photos(one, photos), answer_photos(other, photos))
 
 
-def test_who_is_right_is_told_where_both_know_the_class(pair):
+def test_models_are_judged_only_on_classes_that_both_know(pair):
     navy = np.array(pair.one.photos.labels) == "navy"
     assert (pair.masks["differ"] == navy).all()
     assert not pair.known[navy].any()
@@ -62,7 +62,7 @@ def test_who_is_right_is_told_where_both_know_the_class(pair):
     assert pair.tile(0)["note"] == "both agree"
 
 
-def test_a_second_encoder_encodes_the_photos_anew_and_a_lost_one_is_zeros():
+def test_photos_are_encoded_again_and_an_unreadable_one_is_zeros():
     encoder = FunctionEncoder(lambda batch: batch.mean(axis=(2, 3)) * 255, name="mean", preprocessing={"size": 8})
     photos = pages.EncodedPhotos(Squares(), encoder)
     X = np.concatenate(list(photos.blocks()))
@@ -91,5 +91,5 @@ def test_two_models_are_compared_on_the_shared_photos(served, page):
 
 
 @pytest.mark.slow
-def test_the_comparison_looks_well_in_light_and_dark_and_on_a_phone(served, new_page):
+def test_the_compare_page_is_accessible_in_light_and_dark_and_fits_a_phone(served, new_page):
     looks_well(new_page, served.url + "compare", ".tile img")

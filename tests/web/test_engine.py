@@ -24,7 +24,7 @@ from tests.explain.test_where_photos import encoder, half_red
 from tests.taxonomy.naming.bear_space import BEARS, bear_images
 
 
-def test_what_comes_meanwhile_goes_together():
+def test_items_that_arrive_meanwhile_are_batched():
     sizes, go = [], threading.Event()
 
     def double(items):
@@ -45,7 +45,7 @@ def test_what_comes_meanwhile_goes_together():
     assert sizes == [1, 4, 2]
 
 
-def test_a_bad_one_harms_nobody_else():
+def test_one_bad_item_does_not_spoil_a_batch():
     async def ask():
         batcher = Batcher(lambda items: [1 / item for item in items], size=8, limit=8)
         return await asyncio.gather(*map(batcher, (1, 0, 2)), return_exceptions=True)
@@ -55,7 +55,7 @@ def test_a_bad_one_harms_nobody_else():
     assert isinstance(bad, ZeroDivisionError)
 
 
-def test_one_more_than_may_wait_is_refused():
+def test_a_full_queue_rejects_further_items():
     async def ask():
         batcher = Batcher(list, size=1, limit=2)
         return await asyncio.gather(*map(batcher, range(4)), return_exceptions=True)
@@ -126,7 +126,7 @@ def test_the_last_used_photos_are_remembered_and_names_are_not_shared(folder):
     [(b"", "empty"), (b"words", "not an image"), (bytes(300_000), "more than 0.2 MB"),
      (file_of(Image.new("1", (2000, 2000))), "at most 1,000,000 in all")],
 )  # fmt: skip
-def test_what_is_no_photo(folder, data, match):
+def test_invalid_photos_are_rejected(folder, data, match):
     async def ask(engine):
         with pytest.raises(ImageProblem, match=match):
             await engine.add_photo(data)
@@ -152,7 +152,7 @@ def test_a_change_is_a_version_that_answers_at_once_and_can_be_undone(folder):
     assert with_engine(folder, ask) == ("polar bear", "ice bear", "polar bear", 0)
 
 
-def test_what_cannot_be_changed_or_said(folder):
+def test_invalid_corrections_and_changes_are_rejected(folder):
     async def ask(engine):
         with pytest.raises(HCEPError, match="the correction is empty"):
             await engine.correct("a" * 64)
@@ -180,13 +180,13 @@ def test_corrections_with_unknown_concepts_do_not_stop_a_server(tmp_path):
     assert kept.in_force["a" * 64].label == "gone"
 
 
-def test_the_command_says_what_is_missing(monkeypatch):
+def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(MissingExtraError, match=r"hcep\[web\]"):
         serve()
 
 
-def test_a_port_that_is_taken():
+def test_a_port_in_use_is_an_error():
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
         pytest.raises(HCEPError, match="choose another port with --port"),

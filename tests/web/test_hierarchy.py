@@ -35,7 +35,7 @@ def engine(data, tmp_path):
     return SimpleNamespace(model=model.path_model(), saved=saved, store=EmbeddingStore(tmp_path / "store"))
 
 
-def test_a_move_is_measured_on_photos_that_are_not_for_training(engine, data):
+def test_a_move_is_measured_outside_the_training_split(engine, data):
     engine = _Hashable(engine)
     h = engine.model.hierarchy
     leaf, elsewhere = h.leaves[0], h.parents(h.leaves[-1])[0]
@@ -84,7 +84,7 @@ def is_below(page, name, above):
 
 
 @pytest.mark.slow
-def test_a_class_is_dragged_measured_kept_and_undone(changed, page):
+def test_a_dragged_class_is_measured_saved_and_undone(changed, page):
     page.goto(changed.url + "hierarchy")
     concept(page, "tench").wait_for()
     concept(page, "tench").drag_to(concept(page, "artifact"))
@@ -151,5 +151,5 @@ def test_a_class_is_added_from_photos_and_found_afterwards(changed, page, photos
 
 
 @pytest.mark.slow
-def test_the_hierarchy_looks_well_in_light_and_dark_and_on_a_phone(changed, new_page):
+def test_the_hierarchy_page_is_accessible_in_light_and_dark_and_fits_a_phone(changed, new_page):
     looks_well(new_page, changed.url + "hierarchy", ".concepts li", lambda page: concept(page, "chain saw").click())

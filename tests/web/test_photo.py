@@ -75,7 +75,7 @@ def headline(page) -> str:
     return page.inner_text(".answer h1")
 
 
-def test_what_is_no_photo_is_refused_in_plain_words_and_names_are_only_text(first):
+def test_invalid_photos_are_refused_in_plain_words_and_names_are_plain_text(first):
     page = first()
     give(page, "drop", b"not a picture", "notes.jpg")
     page.wait_for_selector(".q-notification.problem:has-text('picture'), .q-notification.problem:has-text('image')")
@@ -144,7 +144,7 @@ def test_path_siblings_maps_and_meanings(palace):
     page.wait_for_selector(".map:not(.shown)", state="attached")
 
 
-def test_training_photos_show_what_is_typical_and_the_range(start_server, new_page, photos, tmp_path):
+def test_training_photos_give_typical_photos_and_the_usual_range(start_server, new_page, photos, tmp_path):
     store = store_of_shared_photos(tmp_path / "store")
     page = new_page()
     page.goto(start_server("--store", store).url)
@@ -198,7 +198,7 @@ def test_what_if_forbids_and_forces_at_once_and_resets(palace, first):
     assert headline(other) == "Perhaps a palace."  # somebody else's page
 
 
-def test_corrections_are_kept_listed_and_taken_back(palace, server):
+def test_corrections_are_saved_listed_and_undone(palace, server):
     page = palace(3)
     page.click("role=tab[name='This is wrong']")
     page.fill("#who", "Ada")

@@ -41,7 +41,7 @@ def visited(folder, use, **options):
     return with_engine(folder, ask, **options)
 
 
-def test_what_no_path_can_meet_leaves_all_as_it_was(folder):
+def test_an_impossible_request_changes_nothing(folder):
     async def use(session):
         drawn = []
         session.on_answer.append(lambda: drawn.append(session.headline().headline))
@@ -74,7 +74,7 @@ def test_sure_unsure_and_unlike(folder):
     assert "Closest class: a polar bear, 93 %" in unlike.sentence
 
 
-def test_more_certainty_never_goes_further_down_and_says_what_it_rests_on(folder):
+def test_more_certainty_never_gives_a_more_specific_answer(folder):
     async def use(session):
         levels = []
         for certainty in (0.01, 0.3, 0.6, 0.9, 0.999999):
@@ -92,7 +92,7 @@ def test_more_certainty_never_goes_further_down_and_says_what_it_rests_on(folder
     assert "a kind of thing that the model does not know" in last.sentence  # half red, as no bear is
 
 
-def test_corrections_have_the_last_word_unless_one_asks_what_if(folder):
+def test_corrections_decide_the_answer_except_in_what_if(folder):
     async def use(session):
         engine, photo, said = session.engine, session.photo.id, []
         own = session.headline()
@@ -118,7 +118,7 @@ def test_corrections_have_the_last_word_unless_one_asks_what_if(folder):
     assert no_bear.concept in ("bus", "car")
 
 
-def test_encoders_without_maps_are_asked_for_them_only_when_they_are_looked_at(folder):
+def test_occlusion_maps_are_made_only_when_they_are_shown(folder):
     async def use(session):
         before = session.answer.maps
         maps = await session.maps()
@@ -129,7 +129,7 @@ def test_encoders_without_maps_are_asked_for_them_only_when_they_are_looked_at(f
     assert visited(folder / "no", use, kind="none") == (None, "occlusion", True)
 
 
-def test_training_photos_tell_typical_ones_and_the_range_of_coefficients(folder, tmp_path):
+def test_training_photos_give_typical_photos_and_the_range_of_coefficients(folder, tmp_path):
     X, y = bear_images(24)
     files = [tmp_path / f"{i}.png" for i in range(len(X))]
     for file in files[: len(X) // 2]:  # the others are gone

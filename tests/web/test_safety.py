@@ -55,14 +55,14 @@ def test_fifty_hostile_uploads(server, photos):
 
 
 @pytest.mark.parametrize("name", ["../../up.jpg", "/tmp/hcep-evil.jpg", "..\\up.jpg", "a\r\nSet-Cookie: x=1.jpg"])
-def test_the_name_of_a_file_is_only_a_name(server, photos, name):
+def test_file_names_are_never_used_as_paths(server, photos, name):
     answer = httpx.post(server.url + "api/v1/explain", files={"photo": (name, photos[3].read_bytes(), "image/jpeg")})
     assert answer.status_code == 200
     assert answer.json()[0]["image"].count("/") == 0
     assert "set-cookie" not in answer.headers
 
 
-def test_two_declared_gigabytes_are_refused_before_they_come(server):
+def test_a_declared_length_of_two_gigabytes_is_refused_at_once(server):
     head = b"POST /api/v1/explain HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=x\r\n"
     start = time.monotonic()
     assert raw(server, head + b"Content-Length: 2000000000\r\n\r\n").startswith(b"HTTP/1.1 413")
@@ -72,7 +72,7 @@ def test_two_declared_gigabytes_are_refused_before_they_come(server):
     assert time.monotonic() - start < 5
 
 
-def test_slow_senders_are_left(server):
+def test_slow_clients_are_disconnected(server):
     """Heads and bodies that come drop by drop; others are answered meanwhile."""
     place = urlsplit(server.url)
     slow = [socket.create_connection((place.hostname, place.port)) for _ in range(40)]
@@ -93,7 +93,7 @@ def test_slow_senders_are_left(server):
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[::1].evil"])
-def test_a_server_of_this_machine_has_no_other_name(server, host):
+def test_a_local_server_answers_to_no_other_name(server, host):
     """A site that gives its name the address of this machine gets nothing."""
     assert raw(server, f"GET /api/v1/model HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()).startswith(b"HTTP/1.1 421")
 
@@ -123,14 +123,14 @@ def test_other_sites_get_no_socket(server):
 @pytest.mark.parametrize(
     "path", ["", "api", "openapi.json", "api/v1/model", "_nicegui_ws/socket.io/?EIO=4&transport=polling"]
 )
-def test_without_the_token_there_is_nothing(guarded, path):
+def test_without_the_token_every_request_is_refused(guarded, path):
     assert httpx.get(guarded.url + path).status_code == 401
     wrong = {"Authorization": f"Bearer {guarded.token[:-1]}"}
     assert httpx.get(guarded.url + path, headers=wrong).status_code == 401
     assert httpx.get(guarded.url + path, params={"token": "é" + guarded.token}).status_code == 401
 
 
-def test_the_token_is_asked_for_once(guarded):
+def test_the_token_in_the_address_becomes_a_cookie(guarded):
     """In a header, or in the address, from where it goes into a cookie and vanishes."""
     assert httpx.get(guarded.url + "api/v1/health").status_code == 200
     known = {"Authorization": f"Bearer {guarded.token}"}
@@ -151,7 +151,7 @@ def test_a_browser_with_the_token_gets_pages_and_their_socket(guarded, page):
 
 
 @pytest.mark.parametrize("path", ["", "api", "api/v1/health", "no/such/page", "explorer/frame.css"])
-def test_headers_of_every_answer(server, path):
+def test_every_response_has_security_headers(server, path):
     headers = httpx.get(server.url + path).headers
     policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
     assert policy["default-src"] == "'self'"
@@ -161,7 +161,7 @@ def test_headers_of_every_answer(server, path):
     assert "server" not in headers
 
 
-def test_a_script_that_slips_into_a_page_does_not_run(server, browser):
+def test_an_injected_script_does_not_run(server, browser):
     """The policy lets only scripts with the nonce of the answer run, and that is another one each time."""
     page = browser.new_page()
     page.goto(server.url + "api")
@@ -188,7 +188,7 @@ def test_no_path_leads_out_of_the_folders(server, path):
     assert b"class Engine" not in answer
 
 
-def test_the_log_says_nothing_of_people(server, guarded, photos):
+def test_the_log_contains_no_names_and_no_token(server, guarded, photos):
     secret = f"private name {time.time_ns()}.jpg"
     httpx.post(server.url + "api/v1/explain", files={"photo": (secret, photos[9].read_bytes(), "image/jpeg")})
     httpx.post(server.url + "api/v1/explain", files={"photo": (secret, b"bad", "image/jpeg")})

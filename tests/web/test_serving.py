@@ -62,7 +62,7 @@ def narrow(start_server, file):
     return start_server("-P", "queue=2", "-P", "batch=1", "--corrections", str(file))
 
 
-def test_thirty_two_clients(small, photos):
+def test_thirty_two_clients_are_answered_together(small, photos):
     copies = new_copies(photos)
     under_load(small.url, copies, 32, 96)  # until its buffers have their size
     before = small.memory()
@@ -78,11 +78,11 @@ def test_thirty_two_clients(small, photos):
     assert n_items > 1.5 * n_calls
 
 
-def test_more_than_can_wait_are_told_when_to_come_again(narrow, photos):
+def test_too_many_clients_get_503_with_retry_after(narrow, photos):
     assert set(under_load(narrow.url, new_copies(photos), 16, 48)) == {200, 503}
 
 
-def test_a_kill_amid_corrections_loses_none_that_was_acknowledged(start_server, narrow, file):
+def test_a_kill_loses_no_acknowledged_correction(start_server, narrow, file):
     acknowledged = {}
 
     def says(worker):
@@ -109,7 +109,7 @@ def test_a_kill_amid_corrections_loses_none_that_was_acknowledged(start_server, 
     assert {key: kept[key] for key in acknowledged} == acknowledged
 
 
-def test_when_told_to_end_it_finishes_what_it_does(small, photos):
+def test_a_stopped_server_finishes_running_requests(small, photos):
     answers = []
 
     def ask(path):
