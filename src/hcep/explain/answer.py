@@ -191,7 +191,7 @@ class Contrast(Struct, frozen=True, kw_only=True, dict=True):
 
 @dataclass(frozen=True, eq=False)
 class AnswerContext:
-    """What stands behind an answer and is not part of its JSON: the picture, and the search, for further questions."""
+    """What belongs to an answer but not to its JSON: the picture, and the search, for further questions."""
 
     explainer: Explainer | None = None
     x: NDArray[Any] = field(default_factory=lambda: np.empty(0))  # (n_dims,) raw embedding

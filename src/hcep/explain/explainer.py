@@ -100,13 +100,13 @@ class Explainer:
         classes, odds = result.class_index.tolist(), result.probabilities
         steps, sums, ranked = self._steps(result), self.evidence.of_search(result, classes), self._ranked(result)
         hedged, objects, unlike = self._hedged(result), self._objects(images), self._unlike(result)
-        kept = sparse.csr_array(np.where(odds >= NEGLIGIBLE / odds.shape[1], odds, 0.0).astype(np.float32))
+        likely_odds = sparse.csr_array(np.where(odds >= NEGLIGIBLE / odds.shape[1], odds, 0.0).astype(np.float32))
         for i, image in enumerate(images):
             x, node, c = image.embedding, int(result.nodes[i]), classes[i]
             likely = [other for other in ranked[i] if odds[i, other] > 0]  # not those that the request rules out
             ends = [self._rival_end(other, result.n_best_nodes[i], x) for other in likely]
-            asked = [concept for concept in why_not if not self.evidence.is_answer(concept, node, c)]
-            contrasts = tuple(self.evidence.contrast(x, node, c, name, odds[i], training) for name in asked)
+            others = [concept for concept in why_not if not self.evidence.is_answer(concept, node, c)]
+            contrasts = tuple(self.evidence.contrast(x, node, c, other, odds[i], training) for other in others)
             rivals = tuple(
                 Rival(*self.evidence.class_of(other), odds[i, other].item(), *self.evidence.path(end))
                 for other, end in zip(likely, ends, strict=True)
@@ -136,7 +136,7 @@ class Explainer:
                 mapping=None if maps is None else maps.how,
                 correction=corrections[i] if corrections else None,
             )
-            answer.__dict__["context"] = AnswerContext(self, x, node, c, kept, i, image.source, maps)
+            answer.__dict__["context"] = AnswerContext(self, x, node, c, likely_odds, i, image.source, maps)
             yield answer
 
     def contrast(self, answer: Answer, concept: str, training: EmbeddingStore | None = None) -> Contrast:
