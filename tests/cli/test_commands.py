@@ -116,6 +116,30 @@ def test_help_lists_every_command_in_a_group():
     assert all(f"│ {name} " in text for name in ROOT.commands)
 
 
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        ("serve --compare a --compare b", "--compare: hcep serve compares with one other model, got 2"),
+        ("serve -P megapixels=500", "--parameter megapixels: expected a number from 0.1 to 89, got 500"),
+        ("serve -P photos=many", "--parameter photos: expected a number from 1 to 1e\\+06, got 'many'"),
+        ("serve -P fotos=3", "there is no parameter 'fotos'. Near matches: 'photos'"),
+        ("info --encoders --formats", "give only one of --encoders, --formats, --check and --repair"),
+        ("info --check", "--check and --repair need the folder of a store"),
+        ("fit --from-text -e x -H flat -o model", "--from-text: a flat hierarchy has no classes"),
+        ("fit x.npz -P head=path -P lr=1 -o model", "epochs, batch_size and lr are parameters of the head adamw"),
+        ("fit x.npz -P ankor=1 -o model", "there is no parameter 'ankor'. Near matches: 'anchor'"),
+        ("data cifar10 -e x", "--encoder and --output go together"),
+        ("correct photo.jpg", "give what is right or wrong"),
+        ("predict model x.npz -o p.txt", "--output: expected a name ending in .parquet or .csv, got 'p.txt'"),
+    ],
+)
+def test_errors_come_before_any_work(words, match, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(HCEPError, match=match):
+        CliRunner().invoke(app, words.split(), catch_exceptions=False)
+    assert list(tmp_path.iterdir()) == []
+
+
 # -- old names -------------------------------------------------------------------------------------------------------
 
 

@@ -27,22 +27,20 @@ PARAMETERS = {
     "geometry": ("root", "linkage", "gap", "max_branching", *_CHAT),
     "wordnet": ("database", "pos", "on_ambiguous"),
 }
+_TALKING, _SEEING = ("llm", "geometry"), ("geometry",)
 #: The methods that use an option, for options that not all methods use.
 USED_BY = {
-    "--llm": ("llm", "geometry"),
-    "--corpus": ("text",),
-    "--vocabulary": ("text", "geometry"),
-    "--record": ("llm", "text"),
-    "--split": ("geometry",),
-    "--vectors": ("geometry",),
-    "--labels": ("geometry",),
-    "--encoder": ("geometry",),
-    "--template": ("geometry",),
-    "--collapse": ("wordnet",),
+    **dict.fromkeys(("llm", "base_url", "cache", "offline"), _TALKING),
+    **dict.fromkeys(("split", "vectors", "labels", "encoder", "template"), _SEEING),
+    "corpus": ("text",),
+    "vocabulary": ("text", "geometry"),
+    "record": ("llm", "text"),
+    "collapse": ("wordnet",),
 }
 
 
 def induce(
+    context: typer.Context,
     method: Annotated[
         Literal["llm", "text", "geometry", "wordnet"], argument("Where the hierarchy comes from.", metavar="METHOD")
     ],
@@ -86,23 +84,15 @@ def induce(
     verb), on_ambiguous (raise or first).
     """
     _check_output(output, overwrite, record)
-    used: dict[str, Any] = {
-        "--llm": llm,
-        "--corpus": corpus,
-        "--vocabulary": vocabulary,
-        "--record": record,
-        "--split": split,
-    }
-    used |= {"--vectors": vectors, "--labels": labels, "--encoder": encoder, "--template": template}
-    for flag, value in {**used, "--collapse": collapse}.items():
-        if value and method not in USED_BY[flag]:
-            raise HCEPError(f"{flag} has no effect on `hcep induce {method}`; leave it out")
+    for name, methods in USED_BY.items():
+        if context.params[name] and method not in methods:
+            raise HCEPError(f"--{name.replace('_', '-')} has no effect on `hcep induce {method}`; leave it out")
     parameters = opt.parameters(parameter, also=PARAMETERS[method])
     if method == "wordnet":
         _write(_from_wordnet(source, **parameters), collapse, output)
         return
-    if len(source) > 1:
-        raise HCEPError(f"hcep induce {method} takes one SOURCE, got {len(source)}")
+    if len(source) > 1 or len(template or ()) > 1:
+        raise HCEPError(f"hcep induce {method} takes one SOURCE and one --template")
     talk = {name: parameters.pop(name) for name in _CHAT if name in parameters}
     if method == "text":
         induced = _from_text(Path(source[0]), corpus, vocabulary, parameters, as_json)

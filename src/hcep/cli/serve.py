@@ -46,6 +46,7 @@ def serve(
     """
     if len(compare or ()) > 1:
         raise HCEPError(f"--compare: hcep serve compares with one other model, got {len(compare or ())}")
+    bounded = _bounded(opt.parameters(parameter, also=BOUNDS))
     uvicorn = require("uvicorn", "web", "hcep serve")
     require("nicegui", "web", "hcep serve")
     listening = _listen(host, port)
@@ -55,9 +56,8 @@ def serve(
 
     is_local = host in LOOPBACK | {"::1"}
     token = None if is_local else secrets.token_urlsafe(24)
-    limits = Limits(**_bounded(opt.parameters(parameter, also=BOUNDS)))
     other = Path(compare[0]) if compare else None
-    engine = Engine(model, store, corrections=corrections, encoder=encoder, limits=limits, other=other)
+    engine = Engine(model, store, corrections=corrections, encoder=encoder, limits=Limits(**bounded), other=other)
     name = f"[{host}]" if ":" in host else socket.gethostname() if host == "0.0.0.0" else host
     address = f"http://{name}:{listening.getsockname()[1]}/" + (f"?token={token}" if token else "")
     say(f"corrections are kept in {engine.corrections_file}")

@@ -240,6 +240,35 @@ def test_geometry_options_that_do_not_fit(arrays, output, tmp_path):
     assert not output.exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (("llm", "x.txt", "--llm", "m", "--corpus", "y.txt"), "--corpus has no effect on `hcep induce llm`"),
+        (("text", "x.txt", "--corpus", "y.txt", "--base-url", "http://x/v1"), "--base-url has no effect on"),
+        (("wordnet", "cat", "--record", "r.json"), "--record has no effect on `hcep induce wordnet`"),
+        (("geometry", "x.npz", "y.npz"), "hcep induce geometry takes one SOURCE"),
+        (("llm", "x.txt"), "hcep induce llm needs the name of a language model: pass --llm"),
+        (("text", "x.txt"), "hcep induce text needs a text to read: pass --corpus"),
+        (
+            ("text", "x.txt", "--corpus", "y.txt", "-P", "gap=1"),
+            "there is no parameter 'gap'. The parameters are max_p",
+        ),
+        (
+            ("text", "x.txt", "--corpus", "y.txt", "-P", "min-cont=1"),
+            "no parameter 'min_cont'. Near matches: 'min_count'",
+        ),
+        (
+            ("text", "x.txt", "--corpus", "y.txt", "-P", "min_count"),
+            "--parameter: expected NAME=VALUE, got 'min_count'",
+        ),
+    ],
+)
+def test_options_that_a_method_does_not_have(words, match, output):
+    with pytest.raises(HCEPError, match=match):
+        invoke(*words, "-o", output)
+    assert not output.exists()
+
+
 # -- compare ---------------------------------------------------------------------------------------------------------
 
 
