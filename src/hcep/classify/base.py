@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from inspect import Parameter, signature
 from os import PathLike
 from typing import Any
@@ -17,6 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from hcep._checks import is_number
 from hcep.classify.calibration import Calibration, require_priors
 from hcep.classify.choosing import Auto as Auto, LeaveOneOutScore
+from hcep.classify.coarse import Coarse, CoarseImages, CoarseLabels, Labels, Unlabelled, read_labels, teach
 from hcep.classify.fitting import dictionary_of, fit_dictionary
 from hcep.classify.heads import require_head
 from hcep.classify.training import TrainingSet
@@ -159,6 +161,9 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
     shrinkage_: float | None
     leave_one_out_: list[LeaveOneOutScore]
     power_: float = 1.0
+    coarse_: CoarseLabels | None = None
+    coarse: Coarse = "own"
+    unlabelled: Unlabelled = "ignore"
     leaf_moves_: NDArray[np.float64] | None = None
     calibration_: Calibration
     moments_: ClassMoments
@@ -233,31 +238,58 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
         calibrate : whether to calibrate; a number is the anchor to calibrate at, instead of the fitted one
         """
         self._check_parameters()
-        training = self._training_set(X, y, sample_weight)
-        fitted = fit_dictionary(
-            training, shrinkage=shrinkage, anchor=anchor, power=power, refined=refine, calibrated=calibrate
-        )
+        training, others = self._training_set(X, y, sample_weight)
+        how: dict[str, Any] = {"shrinkage": shrinkage, "anchor": anchor, "power": power}
+        self.coarse_ = None
+        if others is not None:
+            exact = fit_dictionary(training, **how, refined=False, calibrated=True)
+            assert exact.calibration is not None
+            training, self.coarse_ = teach(training, others, exact.dictionary, exact.calibration, self.classes_)
+            how["power"] = exact.choice.power
+        fitted = fit_dictionary(training, **how, refined=refine, calibrated=calibrate)
         self.power_, self.shrinkage_, self.anchor_, self.moments_, self.leave_one_out_ = fitted.choice
         self.dictionary_, self.leaf_moves_ = fitted.dictionary, fitted.leaf_moves
         if fitted.calibration is not None:
-            self.calibration_ = fitted.calibration
+            softening = self.coarse_.softening if self.coarse_ is not None and self.coarse_.used else 1.0
+            self.calibration_ = replace(fitted.calibration, temperature=softening * fitted.calibration.temperature)
         return training
 
-    def _training_set(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> TrainingSet:
-        """Check images, labels and weights; fix the classes and their hierarchy. Images of weight 0 are left out."""
-        images, labels = validate_data(self, X, y, dtype=(np.float64, np.float32), ensure_min_samples=1)
+    def _training_set(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> tuple[TrainingSet, CoarseImages | None]:
+        """Check images, labels and weights; fix the classes and their hierarchy. Images of weight 0 are left out.
+
+        Returns the images that are labelled with their class, and those whose label is above the classes.
+        """
+        images, labels = validate_data(self, X, as_labels(y), dtype=(np.float64, np.float32), ensure_min_samples=1)
         weights = checked_weights(sample_weight, images)
         if not weights.all():
             images, labels, weights = (array[weights > 0.0] for array in (images, labels, weights))
         refuse_odd_scale(images)
         if np.asarray(labels).dtype.kind == "f":  # synset ids are no regression target, even at one image per class
             check_classification_targets(labels)
-        self.classes_, own = np.unique(labels, return_inverse=True)
         self._graph = None if self.hierarchy is None else as_hierarchy(self.hierarchy)
+        read = self._read_labels(labels)
+        exact = slice(None) if read is None else np.flatnonzero(read.own >= 0)
+        if read is None:
+            self.classes_, own = np.unique(labels, return_inverse=True)
+        else:
+            self.classes_, own = np.array(read.classes, dtype=labels.dtype), read.own[exact]
         self.hierarchy_ = self._hierarchy_of(self.classes_)
         self._leaves = class_leaves(self.hierarchy_, self.classes_)
         how: dict[str, Any] = {"unit_norm": self.unit_norm, "center": self.center}
-        return TrainingSet(self.hierarchy_, self._leaves, images, own, weights, **how)
+        training = TrainingSet(self.hierarchy_, self._leaves, images[exact], own, weights[exact], **how)
+        rows = np.zeros(0, dtype=np.intp) if read is None else np.flatnonzero(read.label >= 0)
+        if read is None or not len(rows):
+            return training, None
+        return training, CoarseImages(images[rows], read.label[rows], weights[rows], rows, read.names, read.sets)
+
+    def _read_labels(self, labels: NDArray[Any]) -> Labels | None:
+        """What labels say that are concepts of a hierarchy; None if each is a class."""
+        if labels.dtype.kind not in "UOT" or (self._graph is None and all(isinstance(label, str) for label in labels)):
+            return None
+        read = read_labels(labels, self._graph, self.coarse, self.unlabelled)
+        if not read.classes:
+            raise HCEPError("no image is labelled with a class; label at least one image of each class")
+        return read if len(read.names) or read.dropped.any() or read.renamed else None
 
     def _dictionary_of(self, moments: ClassMoments) -> ConceptDictionary:
         """The dictionary of class means at the fitted power, metric and anchor."""
@@ -271,6 +303,15 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
         """Check images to predict from; whether they are finite takes a pass over them, which is optional."""
         check_is_fitted(self, "dictionary_")
         return np.asarray(validate_data(self, X, dtype=(np.float64, np.float32), reset=False, ensure_all_finite=finite))
+
+
+def as_labels(y: Any) -> Any:
+    """Labels as one array; a list of concepts, of which one is right, stays one label."""
+    if not isinstance(y, list | tuple) or not any(isinstance(label, list | tuple | set | frozenset) for label in y):
+        return y
+    labels = np.empty(len(y), dtype=object)
+    labels[:] = y
+    return labels
 
 
 def checked_weights(sample_weight: ArrayLike | None, images: NDArray[Any]) -> NDArray[np.float64]:

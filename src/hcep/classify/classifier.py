@@ -20,6 +20,7 @@ from hcep.classify.base import (
     class_leaves,
 )
 from hcep.classify.calibration import Calibration, Priors, class_priors
+from hcep.classify.coarse import Coarse, Unlabelled
 from hcep.classify.growing import ClassMean, ClassMeans
 from hcep.classify.heads import make_head, n_iterations
 from hcep.classify.hedging import HeldOutScores
@@ -66,6 +67,10 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         (`hcep.classify.heads.AdamWHead`), or a clone of a given one, such as ``LogisticRegression(C=10)`` or
         ``AdamWHead(epochs=1000, batch_size=16384)``.
     sparse_output : return codes from `transform` as a sparse array; data frames (``set_output``) need False
+    coarse : {"below", "own", "drop"}
+        What a label means that is a concept with classes below it: one of these classes ("below"), a class of its own
+        beside them ("own"), or that the image is not used ("drop").
+    unlabelled : {"ignore", "use"}; what to do with images that are labelled with the root
 
     Attributes
     ----------
@@ -76,6 +81,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
     calibration_ : Calibration
         From objectives to probabilities, fitted on held-out training images (path head); `temperature_` is its scale.
     priors_ : (n_classes,) array or None; None if all are equal
+    coarse_ : CoarseLabels or None; where images went whose labels are above the classes, None if there are none
     leaf_moves_ : (n_classes,) array or None
         How far refinement moved each class's embedding, where images have mean square norm 1; None without refinement.
     moments_ : ClassMoments
@@ -141,6 +147,8 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         refine: bool | Auto = "auto",
         priors: Priors = "uniform",
         sparse_output: bool = True,
+        coarse: Coarse = "below",
+        unlabelled: Unlabelled = "ignore",
     ) -> None:
         self._store(locals())
 
@@ -152,7 +160,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         ``AdamWHead(epochs=1000, batch_size=16384)``.
         """
         published: dict[str, Any] = {"shrinkage": None, "anchor": 0.0, "signed": False, "head": "adamw"}
-        published |= {"power": 1.0, "refine": False}
+        published |= {"power": 1.0, "refine": False, "coarse": "own"}
         return cls(hierarchy, beam_width=beam_width, **(published | options))
 
     @staticmethod
@@ -177,6 +185,8 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         ----------
         X : (n_images, n_dims) array
         y : (n_images,) labels; concepts of the hierarchy
+            A concept with classes below it means one of these, and a list of concepts that one of them is right: see
+            the parameter `coarse`.
         sample_weight : (n_images,) array of numbers of at least 0
             How much each image counts: in means and covariance a weight of 2 is the same as the image twice, and 0 the
             same as leaving it out. Leave-one-out leaves an image out with all its weight.

@@ -97,7 +97,7 @@ def calibrate(
         return Calibration(FALLBACK_TEMPERATURE * float(np.median(gaps)) or 1.0)
     space, scored = training.left_out(folds.rows, transform, moments), folds.rows[folds.scored]
     calibration = fit_calibration(space.held_out(folds, anchor, n_classes), weights=training.weights[scored])
-    n = training.counts[training.own[scored]]
+    n = np.maximum(training.counts[training.own[scored]], 2)
     noise = (1.0 + MEAN_NOISE / (n - 1.0)) / (1.0 + MEAN_NOISE / n)
     noisier = float(np.average(noise, weights=training.weights[scored]))
     return replace(calibration, temperature=calibration.temperature / noisier)

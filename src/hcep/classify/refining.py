@@ -29,7 +29,7 @@ def is_worth_it(training: TrainingSet, anchor: float) -> bool:
     """Whether refining is worth its time: with few images per class, or at small anchors, it changed nothing."""
     n_classes = training.n_classes
     is_affordable = n_classes > 1 and min(MAX_IMAGES, MAX_SIZE // n_classes) >= FEW * n_classes
-    return bool(is_affordable and anchor >= ANCHOR and np.median(training.counts) >= FEW)
+    return bool(is_affordable and anchor >= ANCHOR and np.median(training.exact_counts) >= FEW)
 
 
 def refine(
@@ -74,9 +74,11 @@ def refine(
 
 def _space(training: TrainingSet, dictionary: ConceptDictionary, moments: ClassMoments) -> LeftOut:
     """Images that can be left out, sorted by class; equally many of each class where there are too many."""
-    own, n_classes = training.own, training.n_classes
+    own, n_classes = training.own[: training.n_exact], training.n_classes
     per_class = max(FEW, min(MAX_IMAGES, MAX_SIZE // n_classes) // n_classes)
-    kept = (training.shares < MAX_SHARE) & (rank_in_class(own, np.random.default_rng(0)) < per_class)
+    kept = (training.shares[: training.n_exact] < MAX_SHARE) & (
+        rank_in_class(own, np.random.default_rng(0)) < per_class
+    )
     rows = np.flatnonzero(kept)
     rows = rows[np.argsort(own[rows], kind="stable")]
     return training.left_out(rows, dictionary.transform, moments)

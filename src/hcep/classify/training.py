@@ -36,6 +36,9 @@ class TrainingSet:
     #: unit_norm, center : what is done to every image, after the power
     unit_norm: bool = False
     center: bool = False
+    #: images labelled with their class, which come first; all, if None. The others are images whose label is above the
+    #: classes, once for every class that they may be of and weighted by its probability: they are never held out.
+    n_exact: int | None = None
 
     @property
     def n_classes(self) -> int:
@@ -43,8 +46,16 @@ class TrainingSet:
 
     @cached_property
     def counts(self) -> NDArray[np.intp]:
-        """Images of each class, (n_classes,)."""
-        return np.bincount(self.own, minlength=self.n_classes)
+        """Images of each class, (n_classes,); of those that may be of several classes, as many as their shares make."""
+        if self.n_exact is None:
+            return self.exact_counts
+        others = slice(self.n_exact, None)
+        return self.exact_counts + np.bincount(self.own[others], self.weights[others], self.n_classes).astype(np.intp)
+
+    @cached_property
+    def exact_counts(self) -> NDArray[np.intp]:
+        """Images of each class that are labelled with it, (n_classes,)."""
+        return np.bincount(self.own[: self.n_exact], minlength=self.n_classes)
 
     @cached_property
     def class_weights(self) -> sparse.csr_array:
@@ -67,7 +78,7 @@ class TrainingSet:
 
     @cached_property
     def folds(self) -> Folds:
-        return Folds.of(self.own, self.shares)
+        return Folds.of(self.own[: self.n_exact], self.shares[: self.n_exact])
 
     def prepared(self, rows: Any, power: float) -> NDArray[Any]:
         """Images after power and unit norm."""
