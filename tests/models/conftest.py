@@ -84,8 +84,8 @@ CASES: dict[str, Callable[[], HCEPClassifier]] = {
     "integers, no hierarchy": lambda: fitted(HCEPClassifier(), [3, 10, 20, -1]),
     "booleans": lambda: fitted(HCEPClassifier(head="logistic"), [False, True]),
     "floats": lambda: fitted(HCEPClassifier(), [0.0, 1.0, 2.0]),
-    "a class above a class, two parents": lambda: fitted(HCEPClassifier(TANGLED), TANGLED_LABELS),
-    "the same, logistic": lambda: fitted(HCEPClassifier(TANGLED, head="logistic"), TANGLED_LABELS),
+    "a class above a class, two parents": lambda: fitted(HCEPClassifier(TANGLED, coarse="own"), TANGLED_LABELS),
+    "the same, logistic": lambda: fitted(HCEPClassifier(TANGLED, head="logistic", coarse="own"), TANGLED_LABELS),
     "one class": lambda: fitted(HCEPClassifier(shrinkage=None, anchor=0.1), ["cat"]),
     "one class, logistic": lambda: fitted(HCEPClassifier(head="logistic", shrinkage=None, anchor=0.1), ["cat"]),
 }

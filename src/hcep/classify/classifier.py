@@ -81,7 +81,8 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
     calibration_ : Calibration
         From objectives to probabilities, fitted on held-out training images (path head); `temperature_` is its scale.
     priors_ : (n_classes,) array or None; None if all are equal
-    coarse_ : CoarseLabels or None; where images went whose labels are above the classes, None if there are none
+    coarse_ : CoarseLabels or None; where images went whose labels are above the classes. None if there are none, and
+        for a model that was loaded.
     leaf_moves_ : (n_classes,) array or None
         How far refinement moved each class's embedding, where images have mean square norm 1; None without refinement.
     moments_ : ClassMoments

@@ -77,6 +77,10 @@ def fit_data(
             on_note(note)
     with waiting("fitting … (the first run compiles kernels)", progress):
         model = fit_model(images, tree, folder, **fitting)
+    if model.coarse_ is not None:
+        for line in model.coarse_.lines():
+            on_note(line)
+        on_note("pass -P coarse=own to make such labels classes of their own, or -P coarse=drop to leave them out")
     if tree is not None and (merged := _merged(model.hierarchy_)):
         on_note(merged)
     return model

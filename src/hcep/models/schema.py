@@ -84,6 +84,9 @@ class Parameters(_Record, frozen=True):
     refine: bool | Literal["auto"] = False
     priors: Literal["uniform", "empirical"] | list[NotNegative] = "uniform"
     sparse_output: bool = True
+    # Models of earlier releases took every label for a class.
+    coarse: Literal["below", "own", "drop"] = "own"
+    unlabelled: Literal["ignore", "use"] = "ignore"
 
 
 class FittedRecord(_Record, frozen=True):
