@@ -316,7 +316,7 @@ def test_a_class_may_have_the_name_of_the_virtual_root() -> None:
 
 def test_a_class_that_is_an_ancestor_of_another(animals: Hierarchy) -> None:
     X, y = draw(["pet", "cat", "dog", "fox"], 6, spread=0.1)
-    model = HCEPClassifier(animals).fit(X, y)
+    model = HCEPClassifier(animals, coarse="own").fit(X, y)
     assert model.predict(X).tolist() == y.tolist()
     assert model.pursue(X[:1]).paths == [("pet", "pet (itself)")]
     assert model.hierarchy_.leaf_of("pet") == "pet (itself)"
