@@ -240,7 +240,7 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
         self._check_parameters()
         training, others = self._training_set(X, y, sample_weight)
         how: dict[str, Any] = {"shrinkage": shrinkage, "anchor": anchor, "power": power}
-        vars(self).pop("coarse_", None)  # of an earlier fit
+        self.__dict__.pop("coarse_", None)  # of an earlier fit
         if others is not None:
             exact = fit_dictionary(training, **how, refined=False, calibrated=True)
             assert exact.calibration is not None
