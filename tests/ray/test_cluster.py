@@ -263,7 +263,7 @@ def test_predictions_and_scores_are_those_of_one_process(nodes: Any, data: Any, 
     hcep.ray.predict(tmp_path / "model", folder, tmp_path / "predictions", n_workers=1)
     assert {part: part.stat().st_mtime_ns for part in stamps} == stamps
     assert parts[3].exists()
-    with pytest.raises(HCEPError, match="holds other predictions; pass --force to replace them"):
+    with pytest.raises(HCEPError, match="holds other predictions; pass --overwrite to replace them"):
         hcep.ray.predict(tmp_path / "model", folder, tmp_path / "predictions", split="val")
     scores = hcep.ray.evaluate(tmp_path / "model", folder, n_workers=2)
     own = evaluate_method(model, X[~train], y[~train])

@@ -1,4 +1,4 @@
-"""Images -> vectors: the encoder protocol and one small adapter per library; the embedding store."""
+"""Images to vectors: encoders, one small adapter per library, and the embedding store."""
 
 import lazy_loader
 

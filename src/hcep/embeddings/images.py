@@ -1,4 +1,4 @@
-"""Image files, whatever state they are in: an RGB picture, or one short reason why not."""
+"""Open image files, whatever their state: the result is an RGB picture, or one short reason why not."""
 
 import hashlib
 import os
@@ -15,11 +15,11 @@ from PIL import Image, UnidentifiedImageError
 from hcep.errors import HCEPError
 
 MAX_PIXELS = 89_478_485
-"""Pillow's own threshold for a suspected decompression bomb: a quarter of a GiB of RGB."""
+"""Pillow's own limit for a suspected decompression bomb, a quarter of a GiB of RGB."""
 
-#: How the names of image files end, where a folder is searched for them.
+#: Suffixes of image files in folders.
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
-# Raster formats only: among Pillow's others, EPS starts Ghostscript and some read further files.
+# Raster formats only: of Pillow's others, EPS starts Ghostscript and some read further files.
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "TIFF", "WEBP", "PPM", "JPEG2000", "MPO", "ICO", "TGA", "AVIF")
 _SIXTEEN_BIT = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 _ORIENTATION = 0x0112
@@ -27,11 +27,13 @@ _TURNS = ["FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE", "ROTA
 _UPRIGHT = {orientation: Image.Transpose[turn] for orientation, turn in enumerate(_TURNS, start=2)}
 
 
-class ImageProblem(HCEPError):  # noqa: N818 - a finding about a file, to be listed; not a fault of the program
+class ImageProblem(HCEPError):  # noqa: N818 - a fact about a file, to be listed; not an error of the program
     """An image file that cannot be used.
 
+    Attributes
+    ----------
     reason : what is wrong with it, in a few words and without the path
-    path : '' where it is not known
+    path : '' if it is not known
     """
 
     def __init__(self, reason: str, path: str | os.PathLike[str] = "") -> None:
@@ -74,15 +76,18 @@ def storable(text: str) -> str:
 def open_image(
     path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS, shorter_side: int | None = None
 ) -> Image.Image:
-    """Open an image file as upright 8-bit RGB, fully decoded; `ImageProblem` is all that is raised for a bad file.
+    """Open an image file as upright 8-bit RGB, fully decoded; any bad file raises `ImageProblem`.
 
-    EXIF orientation is applied; of an animation it is the first frame; transparent pixels are laid over white; 16-bit
-    grey is scaled to 8 bits; CMYK is converted without colour management.
+    EXIF orientation is applied. The first frame of an animation is used. Transparent pixels are laid over white, 16-bit
+    grey is scaled to 8 bits, and CMYK is converted without colour management.
 
-    max_pixels : larger images are refused from their header, before anything is decoded. Pillow refuses more than twice
-        its ``Image.MAX_IMAGE_PIXELS`` whatever is given here.
-    shorter_side : how many pixels of the shorter side will be used. A JPEG at least four times as large is then decoded
-        at a half, quarter or eighth of its size, never below twice that: several times faster, nearly the same picture.
+    Parameters
+    ----------
+    max_pixels : larger images are refused by their header, before anything is decoded. Pillow always refuses more than
+        twice its ``Image.MAX_IMAGE_PIXELS``.
+    shorter_side : how many pixels of the shorter side will be used. A JPEG that is at least four times as large is then
+        decoded at a half, quarter or eighth of its size, but never below twice that: several times faster, with nearly
+        the same result.
     """
     _check_file(path)
     try:
@@ -92,11 +97,11 @@ def open_image(
                 raise ImageProblem(f"too large: {width:,} x {height:,} pixels, at most {max_pixels:,} in all", path)
             scale = 1.0 if shorter_side is None else 2 * shorter_side / min(image.size)
             if image.format in ("JPEG", "MPO") and scale < 1:
-                # No mode, so that CMYK and grey stay what they are until they are converted.
+                # No mode, so that CMYK and grey are converted later.
                 image.draft(None, (round(width * scale), round(height * scale)))
             image.load()
             upright, turned = _as_rgb(image), None
-            with suppress(Exception):  # damaged metadata is no reason to refuse a good picture
+            with suppress(Exception):  # a picture with damaged metadata is still good
                 turned = _UPRIGHT.get(int(image.getexif().get(_ORIENTATION, 1)))
             return upright if turned is None else upright.transpose(turned)
     except ImageProblem:
@@ -106,12 +111,12 @@ def open_image(
     except UnidentifiedImageError as error:
         raise ImageProblem("not an image, or not in a format that can be read", path) from error
     except Exception as error:
-        # Pillow's decoders answer a damaged file with anything from OSError to struct.error and MemoryError.
+        # Pillow's decoders raise anything from OSError to struct.error and MemoryError for a damaged file.
         raise ImageProblem(_in_one_line(error), path) from error
 
 
 def small_jpeg(image: Image.Image, side: int, quality: int) -> bytes:
-    """A JPEG of at most `side` pixels a side; the image itself stays as it is."""
+    """A JPEG of at most `side` pixels on each side; the image itself is not changed."""
     small, data = image.copy(), BytesIO()
     small.thumbnail((side, side))
     small.save(data, "JPEG", quality=quality)
@@ -119,7 +124,7 @@ def small_jpeg(image: Image.Image, side: int, quality: int) -> bytes:
 
 
 def content_hash(path: str | os.PathLike[str]) -> str:
-    """SHA-256 of the file's bytes, in hexadecimal; `ImageProblem` where it is missing, empty or cannot be read."""
+    """SHA-256 of a file in hexadecimal; `ImageProblem` if the file is missing, empty or cannot be read."""
     _check_file(path)
     try:
         with open(path, "rb") as file:
@@ -130,13 +135,13 @@ def content_hash(path: str | os.PathLike[str]) -> str:
 
 @cache
 def _formats() -> tuple[str, ...]:
-    """Those of the formats that this Pillow knows; naming another one makes it fail."""
+    """The formats that this Pillow supports; it fails if another one is named."""
     Image.init()
     return tuple(name for name in _FORMATS if name in Image.OPEN)
 
 
 def _check_file(path: str | os.PathLike[str]) -> None:
-    """Refuse what is no regular file with something in it; opening a pipe, say, would wait forever."""
+    """Refuse everything except a regular file that is not empty; opening a pipe, for example, could wait forever."""
     try:
         status = os.stat(path)
     except FileNotFoundError as error:

@@ -1,7 +1,7 @@
-"""Pickles read as data: values, containers and a list of admitted names; nothing else is called.
+"""Read pickles as data: values, containers and a list of allowed names; nothing else is ever called.
 
-Python's own unpickler imports and calls what the file names. Here an operation that could do so is refused before it
-acts, and sizes are those of bytes that are really there.
+Python's own unpickler imports and calls whatever a file names, and allocates what a file claims. This one refuses such
+operations, and reads only bytes that are there.
 """
 
 import pickletools
@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from hcep.errors import HCEPError
 
-#: Operations in one pickle at most; a thousand tensors take about forty thousand.
+#: Most operations in one pickle; a thousand tensors take about forty thousand.
 MAX_OPERATIONS = 5_000_000
 
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
@@ -24,14 +24,14 @@ _NOTHING = {"PROTO", "FRAME"}
 
 
 class PickleError(HCEPError):
-    """A pickle is damaged, or asks for something that is not admitted."""
+    """A pickle is damaged, or asks for something that is not allowed."""
 
 
 class Stateful:
-    """Base of stand-ins that take the state which a pickle sets on an object."""
+    """Base of stand-ins for objects whose state a pickle sets."""
 
     def set_state(self, state: Any) -> None:
-        """Take what the pickle would have set."""
+        """Receive the state that the pickle sets."""
 
 
 class _Name:
@@ -40,11 +40,17 @@ class _Name:
 
 
 def read_pickle(stream: BinaryIO, admitted: Mapping[str, Any], persistent: Callable[[Any], Any] | None = None) -> Any:
-    """Read one pickle from where the (seekable) stream stands, which ends up behind it.
+    """Read one pickle from a seekable stream, which is left behind the pickle.
 
-    `admitted` gives a stand-in for each ``"module.name"`` that a pickle may call, where it is callable, or mention;
-    `persistent` the object of a persistent id. Raises PickleError: a name that is not admitted, an operation that data
-    does not need, a damaged or endless pickle.
+    Parameters
+    ----------
+    admitted : a stand-in for each ``"module.name"`` that the pickle may mention, or call if the stand-in is callable
+    persistent : called with a persistent id, returns its object
+
+    Raises
+    ------
+    PickleError
+        If a name is not allowed, an operation is not needed for data, or the pickle is damaged or endless.
 
     >>> import io, pickle
     >>> read_pickle(io.BytesIO(pickle.dumps({"a": [1, (2.5, None)]})), {})
@@ -54,7 +60,7 @@ def read_pickle(stream: BinaryIO, admitted: Mapping[str, Any], persistent: Calla
         return _Machine(admitted, persistent).run(stream)
     except PickleError:
         raise
-    except Exception as error:  # a damaged pickle can upset any step of it
+    except Exception as error:  # a damaged pickle can make any step fail
         raise PickleError(f"the pickle is damaged ({type(error).__name__}: {str(error)[:100]})") from None
 
 
@@ -125,11 +131,11 @@ class _Machine:
         elif name == "BINPERSID" and self.persistent is not None:
             stack.append(self.persistent(stack.pop()))
         else:
-            raise PickleError(f"the pickle uses the operation {name}, which plain data does not need")
+            raise PickleError(f"the pickle uses the operation {name}, which plain data do not need")
 
     def _named(self, name: str) -> _Name:
         if name not in self.admitted:
-            raise PickleError(f"the pickle asks for {name[:100]}, which is not admitted; nothing was executed")
+            raise PickleError(f"the pickle asks for {name[:100]}, which is not allowed; nothing was executed")
         return _Name(name)
 
     def _plain(self, value: Any) -> Any:
@@ -139,7 +145,7 @@ class _Machine:
     def _call(self, called: Any, arguments: Any) -> Any:
         stand_in = self._plain(called) if isinstance(called, _Name) else None
         if not callable(stand_in) or not isinstance(arguments, tuple):
-            raise PickleError("the pickle calls something that is no admitted name")
+            raise PickleError("the pickle calls something that is not an allowed name")
         return stand_in(*arguments)
 
     def _since_mark(self) -> list[Any]:

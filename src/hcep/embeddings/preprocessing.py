@@ -1,4 +1,4 @@
-"""How an image becomes a model's input, as data: resize, crop and scale with Pillow and numpy alone."""
+"""How an image becomes a model's input, described by data: resize, crop and scale with Pillow and NumPy."""
 
 import json
 import os
@@ -20,7 +20,7 @@ INTERPOLATIONS = {
 
 
 class PreprocessingError(HCEPError):
-    """A description of a preprocessing is malformed."""
+    """A description of a preprocessing is not valid."""
 
 
 def _numbers(field: str, value: Any, n: int, kind: type) -> tuple[Any, ...]:
@@ -37,15 +37,15 @@ class Preprocessing:
     Attributes
     ----------
     size : height and width of the model's input; one integer for a square
-    resize : {'shortest', 'longest', 'squash'}; scale the shorter side to `edge`, keeping proportions; or the longer
-        side; or both, to a square. What is then larger than `size` is cropped around the centre, what is smaller is
-        padded with `fill`.
-    edge : side to scale to, in pixels; `size` itself by default
-    crop_square : whether a square image is treated like the others. False scales it straight to `size`, without a crop.
+    resize : {'shortest', 'longest', 'squash'}; scale the shorter side to `edge`, or the longer side, and keep the
+        proportions; or scale both sides, to a square. The result is then cropped around the centre to `size`, or padded
+        with `fill`.
+    edge : length to scale to, in pixels; `size` by default
+    crop_square : whether a square image is treated like the others. False scales it to `size` without a crop.
     interpolation : {'nearest', 'box', 'bilinear', 'hamming', 'bicubic', 'lanczos'}
     rescale : factor on the values 0 to 255
-    mean, std : in units of rescaled values; one number for all channels
-    fill : colour of the padding; one number for a grey
+    mean, std : in units of rescaled values; one number stands for all channels
+    fill : colour of the padding; one number is a shade of grey
 
     >>> from PIL import Image
     >>> Preprocessing(size=8, mean=0.5, std=0.5)(Image.new("RGB", (20, 10), "white")).shape
@@ -63,7 +63,7 @@ class Preprocessing:
     fill: tuple[int, int, int] = (0, 0, 0)
 
     def __post_init__(self) -> None:
-        # What JSON and callers write (one number, lists) becomes tuples, so that equal descriptions are equal.
+        # Single numbers and lists become tuples, so that equal descriptions compare equal.
         for field, n, kind in (("size", 2, int), ("mean", 3, float), ("std", 3, float), ("fill", 3, int)):
             object.__setattr__(self, field, _numbers(field, getattr(self, field), n, kind))
         for field, choices in (("resize", RESIZES), ("interpolation", INTERPOLATIONS)):
@@ -84,23 +84,23 @@ class Preprocessing:
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any], base: "Preprocessing | None" = None) -> "Preprocessing":
-        """A description; what it does not say is taken from its ``preset``, else from `base`, else the defaults."""
-        given = dict(description)
-        start = _preset(given.pop("preset")) if "preset" in given else base or cls()
+        """A preprocessing from a mapping; missing fields come from its ``preset``, or else from `base`."""
+        changes = dict(description)
+        start = _preset(changes.pop("preset")) if "preset" in changes else base or cls()
         known = [field.name for field in fields(cls)]
-        for key in given:
+        for key in changes:
             if key not in known:
                 raise PreprocessingError(f"unknown key {key!r} in a preprocessing.{near_matches(key, known)}")
-        return replace(start, **given)
+        return replace(start, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """The description, ready for JSON."""
+        """The fields, ready for JSON."""
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
 
     def __call__(self, image: Image.Image) -> NDArray[np.float32]:
         """An RGB image as a (3, height, width) array."""
         if self.resize == "shortest":
-            # A strip is cut to its middle, where the crop is: scaled whole, 1 x 80,000,000 pixels would fill memory.
+            # Cut a strip to its middle, where the crop is: scaling 1 x 80,000,000 pixels would fill the memory.
             reach = 4 * min(image.size)
             image = _centre(image, (min(image.height, reach), min(image.width, reach)))
         resized = image.resize(self._resized(*image.size), INTERPOLATIONS[self.interpolation])
@@ -112,24 +112,24 @@ class Preprocessing:
 
     @property
     def shorter_side(self) -> int | None:
-        """What an image's shorter side is scaled to; None where the longer one decides that."""
+        """What an image's shorter side is scaled to; None if it depends on the longer side."""
         return None if self.resize == "longest" else self.edge or max(self.size)
 
     def region(self, width: int, height: int) -> tuple[float, float, float, float]:
-        """Left, top, right and bottom of what the model sees of an image, in the image's pixels; padding lies beyond.
+        """Left, top, right and bottom of the part that the model sees, in the image's pixels; padding lies outside.
 
         >>> Preprocessing(size=10, edge=20).region(40, 20)
         (15.0, 5.0, 25.0, 15.0)
         """
         reach = 4 * min(width, height) if self.resize == "shortest" else max(width, height)
         middle = min(width, reach), min(height, reach)
-        found = []
+        edges = []
         for whole, cut, resized, wanted in zip(
             (width, height), middle, self._resized(*middle), self.size[::-1], strict=True
         ):
             start, step, before = _offset(resized, wanted), cut / resized, _offset(whole, cut)
-            found.append((before + start * step, before + (start + wanted) * step))
-        (left, right), (top, bottom) = found
+            edges.append((before + start * step, before + (start + wanted) * step))
+        (left, right), (top, bottom) = edges
         return left, top, right, bottom
 
     def _resized(self, width: int, height: int) -> tuple[int, int]:
@@ -141,7 +141,7 @@ class Preprocessing:
         if self.resize == "longest":
             longer = max(width, height)
             return max(1, round(edge * width / longer)), max(1, round(edge * height / longer))
-        # The longer side is truncated, not rounded, as torchvision and transformers do.
+        # The longer side is truncated, not rounded, as in torchvision and transformers.
         shorter = min(width, height)
         return int(edge * width / shorter), int(edge * height / shorter)
 
@@ -163,21 +163,23 @@ PRESETS = {
 }
 
 
-def as_preprocessing(given: PreprocessingLike | None, base: Preprocessing | None = None) -> Preprocessing:
-    """Read what an encoder is given as its preprocessing; `base` applies where `given` says nothing.
+def as_preprocessing(description: PreprocessingLike | None, base: Preprocessing | None = None) -> Preprocessing:
+    """A preprocessing from any description of it; `base` supplies what is missing.
 
-    given : the name of one of `PRESETS`, a JSON file, a mapping of the fields that differ from `base` (or from its own
-        ``"preset"``), or a whole `Preprocessing`
+    Parameters
+    ----------
+    description : a `Preprocessing`, the name of one of `PRESETS`, a JSON file, or a mapping of the fields that differ
+        from `base` (or from the mapping's own ``"preset"``)
     """
-    if isinstance(given, Preprocessing):
-        return given
-    if given is None:
+    if isinstance(description, Preprocessing):
+        return description
+    if description is None:
         return base or Preprocessing()
-    if isinstance(given, Mapping):
-        return Preprocessing.from_dict(given, base)
-    if Path(given).suffix == ".json":
-        return Preprocessing.from_dict(read_json_object(given), base)
-    return _preset(os.fspath(given))
+    if isinstance(description, Mapping):
+        return Preprocessing.from_dict(description, base)
+    if Path(description).suffix == ".json":
+        return Preprocessing.from_dict(read_json_object(description), base)
+    return _preset(os.fspath(description))
 
 
 def read_json_object(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -200,7 +202,7 @@ def _preset(name: object) -> Preprocessing:
 
 
 def _offset(have: int, want: int) -> int:
-    """Where the centre part of `want` pixels starts; an odd pixel goes where torchvision and open_clip have it."""
+    """Where the central `want` pixels start; an odd pixel goes to the same side as in torchvision and open_clip."""
     return round((have - want) / 2) if have >= want else -((want - have) // 2)
 
 

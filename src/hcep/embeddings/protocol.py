@@ -1,4 +1,4 @@
-"""What an encoder is: a name that carries its source, a dimension, a preprocessing, images (and texts) to vectors."""
+"""The interface of an encoder, and what stores and models record of one."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -10,10 +10,13 @@ from PIL.Image import Image
 
 
 class EncoderRecord(Struct, frozen=True, forbid_unknown_fields=True):
-    """What stores and models remember of an encoder.
+    """What stores and models record of an encoder.
 
-    fingerprint : hash of what decides its vectors: another encoder with the same one is the same; None: not known
-    preprocessing : how it prepares images, for `load_encoder` to make the same encoder again
+    Attributes
+    ----------
+    name : source and model, as `load_encoder` takes it
+    fingerprint : hash of everything that determines its vectors, or None; equal fingerprints mean equal encoders
+    preprocessing : how it prepares images, so that `load_encoder` can load the same encoder again
     """
 
     name: str
@@ -23,16 +26,15 @@ class EncoderRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
 @runtime_checkable
 class Encoder(Protocol):
-    """Images to vectors; one small adapter per library implements it.
+    """Encodes images, and perhaps texts, as vectors; one small adapter per library implements it.
 
     Attributes
     ----------
-    name : source and model, such as ``"open_clip:ViT-L-14/openai"`` or ``"onnx:models/encoder.onnx"``; `load_encoder`
-        takes it back
+    name : source and model, as `load_encoder` takes it, such as ``"open_clip:ViT-L-14/openai"``
     n_dims : length of a vector
-    fingerprint : hash of what decides the vectors (weights or file content, preprocessing), so that stores of different
-        models are never mixed
-    preprocessing : JSON-able description of how an image becomes an array (size, interpolation, crop, mean, std)
+    fingerprint : hash of everything that determines the vectors (weights, preprocessing), so that vectors of different
+        encoders are never mixed
+    preprocessing : description, ready for JSON, of how an image becomes an array (size, interpolation, crop, mean, std)
     has_text : whether `encode_texts` works
     """
 
@@ -43,7 +45,7 @@ class Encoder(Protocol):
     has_text: bool
 
     def preprocess(self, image: Image) -> NDArray[np.float32]:
-        """One RGB image as the model's input array, without the batch axis; called from several threads."""
+        """One RGB image as the model's input array, without the batch axis; may be called from several threads."""
         ...
 
     def encode_images(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""What ``torch.save`` wrote, in the old and the new format, as arrays: without torch, and nothing in it is executed."""
+"""Read files of ``torch.save``, in the old and the new format, as arrays: without torch, and without executing code."""
 
 import io
 import math
@@ -27,12 +27,12 @@ _ADMITTED: dict[str, Any] = {
     "torch._utils._rebuild_parameter": lambda tensor, *_: tensor,
     **{f"torch.{name}Storage": dtype for name, dtype in _STORAGES.items()},
 }
-#: Containers within containers at most.
+#: Most containers within containers.
 _DEPTH = 32
 
 
 class TorchFileError(PickleError):
-    """A file is none of torch's, is damaged, or holds more than tensors and plain values."""
+    """A file is not one of torch's, is damaged, or holds more than tensors and plain values."""
 
 
 class _Storage(NamedTuple):
@@ -46,7 +46,7 @@ class _Storage(NamedTuple):
 
 
 def read_torch_file(path: str | os.PathLike[str]) -> Any:
-    """What ``torch.save`` wrote, as arrays: a tensor, or dicts, lists and tuples of tensors and plain values."""
+    """The content of a file of ``torch.save``: a tensor, or dicts, lists and tuples of tensors and plain values."""
     try:
         with Path(path).open("rb") as file:
             content = _zipped(file) if zipfile.is_zipfile(file) else _legacy(file)
@@ -59,10 +59,10 @@ def read_torch_file(path: str | os.PathLike[str]) -> Any:
 
 
 def _legacy(file: BinaryIO) -> Any:
-    """The format before version 1.6: five pickles, then each storage's length and bytes."""
+    """The format before version 1.6: five pickles, then the length and the bytes of each storage."""
     file.seek(0)
     if read_pickle(file, {}) != _MAGIC or read_pickle(file, {}) != _PROTOCOL:
-        raise TorchFileError("it does not start as one")
+        raise TorchFileError("it does not start like one")
     system = read_pickle(file, {})
     if not isinstance(system, dict) or system.get("little_endian") is not True:
         raise TorchFileError("it was not written on a little-endian machine")
@@ -70,7 +70,7 @@ def _legacy(file: BinaryIO) -> Any:
     read_pickle(file, _ADMITTED | {_TENSOR: lambda *_: None}, lambda key: _storage(key, storages))
     keys = read_pickle(file, {})
     if not isinstance(keys, list) or set(map(str, keys)) != set(storages):
-        raise TorchFileError("its list of storages does not fit its tensors")
+        raise TorchFileError("its list of storages does not match its tensors")
     held: dict[str, bytes] = {}
     for storage in (storages[str(key)] for key in keys):
         n_items = int.from_bytes(_exactly(file, 8), "little", signed=True)
@@ -86,11 +86,11 @@ def _legacy(file: BinaryIO) -> Any:
 
 
 def _zipped(file: BinaryIO) -> Any:
-    """The format since version 1.6: an archive with a pickle and a file per storage, not compressed."""
+    """The format since version 1.6: an uncompressed archive with a pickle and one file per storage."""
     archive = zipfile.ZipFile(file)
 
     def member(name: str) -> bytes:
-        # Torch compresses none, so that none can unpack to more than the file.
+        # Torch never compresses, so that nothing can unpack to more than the file's size.
         if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
             raise TorchFileError(f"{name} is compressed, which torch never does")
         return archive.read(name)
@@ -105,7 +105,7 @@ def _zipped(file: BinaryIO) -> Any:
 
 
 def _content(stream: BinaryIO, load: Callable[[str], bytes]) -> Any:
-    """What a pickle holds, its tensors made of the storages' bytes, which `load` gives by their key."""
+    """The content of a pickle; `load` returns the bytes of a storage by its key."""
 
     @cache
     def items(storage: _Storage) -> NDArray[Any]:
@@ -120,7 +120,7 @@ def _content(stream: BinaryIO, load: Callable[[str], bytes]) -> Any:
 
     def tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> NDArray[Any]:
         if not isinstance(storage, _Storage) or len(shape) != len(strides) or len(shape) > 16:
-            raise TorchFileError("a tensor is not described as torch does")
+            raise TorchFileError("a tensor is not described as torch describes one")
         if any(not isinstance(n, int) or isinstance(n, bool) or n < 0 for n in (offset, *shape, *strides)):
             raise TorchFileError("a tensor's offset, shape or strides are not counts")
         last = offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
@@ -135,9 +135,9 @@ def _content(stream: BinaryIO, load: Callable[[str], bytes]) -> Any:
 
 def _storage(key: Any, seen: dict[str, _Storage]) -> _Storage:
     if not (isinstance(key, tuple) and len(key) in (5, 6) and key[0] == "storage" and isinstance(key[1], str)):
-        raise TorchFileError("it refers to something that is no storage of a tensor")
+        raise TorchFileError("it refers to something that is not the storage of a tensor")
     if len(key) == 6 and key[5] is not None:
-        raise TorchFileError("it has views of storages, as only very old versions wrote")
+        raise TorchFileError("it has views of storages, which only very old versions wrote")
     if not isinstance(key[4], int) or isinstance(key[4], bool) or key[4] < 0:
         raise TorchFileError(f"a storage has a length of {key[4]!r}")
     storage = _Storage(str(key[2]), key[1], key[4])
@@ -147,7 +147,7 @@ def _storage(key: Any, seen: dict[str, _Storage]) -> _Storage:
 
 
 def _refuse_others(content: Any, depth: int, seen: set[tuple[int, int]]) -> None:
-    """Refuse what is neither a tensor nor plain; a container that occurs a thousand times is looked into once."""
+    """Refuse everything except tensors and plain values; a container that occurs many times is checked once."""
     if depth == 0:
         raise TorchFileError(f"it nests containers more than {_DEPTH} deep")
     if isinstance(content, dict | list | tuple) and not isinstance(content, _Storage):
@@ -162,5 +162,5 @@ def _refuse_others(content: Any, depth: int, seen: set[tuple[int, int]]) -> None
 def _exactly(file: BinaryIO, n_bytes: int) -> bytes:
     left = os.fstat(file.fileno()).st_size - file.tell()
     if n_bytes > left:
-        raise TorchFileError(f"it is truncated: {n_bytes:,} bytes are due where {left:,} are left")
+        raise TorchFileError(f"it is truncated: {n_bytes:,} bytes are expected, {left:,} are left")
     return file.read(n_bytes)

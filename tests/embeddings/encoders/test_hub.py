@@ -101,7 +101,7 @@ ABSENT = [named("RepositoryNotFoundError")("404"), named("HFValidationError")("b
 @pytest.mark.parametrize("error", ABSENT, ids=lambda e: type(e).__name__)
 def test_a_model_that_the_hub_has_not(answering, error):
     with (
-        pytest.raises(HCEPError, match=r"^timm:x: the hub has no such model, or not for you"),
+        pytest.raises(HCEPError, match=r"^timm:x: the hub has no such model, or denies access"),
         loading("timm:x", local=False),
     ):
         raise caused(by=error)

@@ -195,5 +195,5 @@ def test_the_map_before_the_final_mean_is_found(tmp_path):
 def test_an_encoder_without_maps_says_so():
     encoder = load_encoder(lambda batch: batch.mean(axis=(2, 3)), preprocessing={"size": 8})
     assert not encoder.has_maps
-    with pytest.raises(HCEPError, match="gives no feature maps"):
+    with pytest.raises(HCEPError, match="has no feature maps"):
         encoder.feature_map(np.zeros((1, 3, 8, 8), np.float32))

@@ -243,5 +243,5 @@ def test_a_tower_that_pools_its_map_by_attention_has_none(open_clip, tmp_path):
     folder_of(open_clip, tmp_path / "resnet", config, {"size": 32})
     encoder = load_encoder(f"open_clip:local-dir:{tmp_path / 'resnet'}")
     assert not encoder.has_maps
-    with pytest.raises(HCEPError, match="gives no feature maps"):
+    with pytest.raises(HCEPError, match="has no feature maps"):
         encoder.feature_map(np.zeros((1, 3, 32, 32), dtype=np.float32))

@@ -65,7 +65,7 @@ def test_a_package_that_does_not_import(tmp_path, monkeypatch):
 
 
 UNKNOWN = [
-    ("openclip:ViT-L-14/openai", r"unknown encoder 'openclip:.*a name carries its source, such as.*'open_clip'\.$"),
+    ("openclip:ViT-L-14/openai", r"unknown encoder 'openclip:.*a name starts with its source, such as.*'open_clip'\.$"),
     ("efficientnet-lite3", r"Near matches: 'efficientnet-lite2', 'efficientnet-lite0'\.$"),
     ("google/siglip-base-patch16-224", r"such as 'open_clip:ViT-L-14/openai', 'transformers:google/siglip-base"),
     ("", "unknown encoder ''"),

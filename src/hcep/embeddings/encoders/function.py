@@ -1,4 +1,4 @@
-"""The one encoder class: a function on preprocessed batches, with what a store must know about it."""
+"""The encoder class that every adapter returns: functions of preprocessed batches, and what a store records."""
 
 import hashlib
 import inspect
@@ -20,28 +20,29 @@ ImageFunction = Callable[[NDArray[np.float32]], ArrayLike]
 TextFunction = Callable[[Sequence[str]], ArrayLike]
 
 TEXTS_AT_ONCE = 64
-#: A map whose mean is this near the vector, as a share of its length, is exact but for rounding.
+#: A map is exact, up to rounding, if its mean differs from the vector by at most this share of its length.
 SAME = 1e-5
 _log = logging.getLogger(__name__)
 
 
 class FunctionEncoder:
-    """An `Encoder` made of functions; every adapter returns one.
+    """An `Encoder` made from functions.
 
     Parameters
     ----------
-    images : takes (n, 3, height, width) float32 images, preprocessed, and returns (n, n_dims) vectors
-    preprocessing : see `as_preprocessing`; 224 x 224 with values in 0 to 1 by default
+    images : takes preprocessed images, (n, 3, height, width) float32, and returns vectors, (n, n_dims)
+    preprocessing : see `as_preprocessing`; 224 x 224 with values from 0 to 1 by default
     fingerprint : hash of the weights, or anything that changes when the vectors do. By default the source code of
-        `images` is hashed, which says nothing about weights: give one if they may change.
-    texts : takes a list of texts and returns (n, n_dims) vectors in the images' space; or the reason why there are none
-    maps : takes what `images` takes and returns the last feature map, (n, n_dims, height, width)
-    maps_are_exact : whether a vector is the mean of its map over positions; otherwise maps only hint at where things
-        are. None: found out on a picture of noise when it is first asked, and so is whether `maps` works at all.
-    n_dims : length of a vector where it is known; else a blank image is encoded
-    one_core : makes what does the same as `images` in the calling thread alone, and may be called from several
+        `images` is hashed, which does not cover weights: give a fingerprint if they may change.
+    texts : takes texts and returns vectors, (n, n_dims), in the images' space; or the reason why there are none
+    maps : takes the same as `images` and returns the last feature map, (n, n_dims, height, width)
+    maps_are_exact : whether a vector is the mean of its map over positions; otherwise maps are only a hint. None tests
+        it, and whether `maps` works at all, on a picture of noise at the first use.
+    n_dims : length of a vector; if it is not given, a blank image is encoded
+    one_core : returns a function that does the same as `images` in the calling thread alone, for use in several threads
 
-    Beside what `hcep.embeddings.Encoder` has: `has_maps`, whether `feature_map` works, and `maps_are_exact`.
+    Besides the attributes of `hcep.embeddings.Encoder` it has `has_maps`, whether `feature_map` works, and
+    `maps_are_exact`.
 
     >>> from hcep.embeddings.encoders import FunctionEncoder
     >>> FunctionEncoder(lambda batch: batch.mean(axis=(2, 3)), name="mean-colour", preprocessing={"size": 8})
@@ -66,7 +67,7 @@ class FunctionEncoder:
         self.preprocessing: Mapping[str, Any] = self._steps.to_dict()
         self.shorter_side = self._steps.shorter_side
         self.fingerprint = digest(_source(images) if fingerprint is None else fingerprint, self._steps)
-        self._images, self._texts, self._maps, self._said = images, texts, maps, maps_are_exact
+        self._images, self._texts, self._maps, self._declared_exact = images, texts, maps, maps_are_exact
         self.has_text = not isinstance(texts, str)
         self.n_dims = n_dims or self._try_a_blank_image()
         self._one_core, self.has_one_core = one_core and cache(one_core), one_core is not None
@@ -83,7 +84,7 @@ class FunctionEncoder:
         return self._vectors(self._images, batch)
 
     def encode_on_one_core(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
-        """`encode_images` in this thread alone, where `has_one_core`: many batches at a time waste nothing."""
+        """`encode_images` in this thread alone, if `has_one_core`; several batches can then use all cores."""
         assert self._one_core is not None
         return self._vectors(self._one_core(), batch)
 
@@ -93,12 +94,12 @@ class FunctionEncoder:
         return self._checked(images(self._batch(batch)), len(batch), "images")
 
     def feature_map(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Last feature map (n, n_dims, height, width) of preprocessed images, whose mean over positions is the vector.
+        """Last feature map (n, n_dims, height, width) of preprocessed images.
 
-        Where `maps_are_exact` is false the mean is another vector, and positions are a hint.
+        Its mean over positions is the vector if `maps_are_exact`; otherwise positions are a hint.
         """
         if self._maps is None:
-            raise HCEPError(f"encoder {self.name!r} gives no feature maps")
+            raise HCEPError(f"encoder {self.name!r} has no feature maps")
         maps = np.ascontiguousarray(self._maps(self._batch(batch)), dtype=np.float32)
         if maps.ndim != 4 or maps.shape[:2] != (len(batch), self.n_dims):
             raise HCEPError(f"encoder {self.name!r} returned maps {maps.shape}, not (n, {self.n_dims}, height, width)")
@@ -114,14 +115,14 @@ class FunctionEncoder:
 
     @cached_property
     def _exact(self) -> bool | None:
-        """Whether maps are exact; None where there are none."""
-        if self._maps is None or self._said is not None:
-            return None if self._maps is None else self._said
+        """Whether maps are exact; None if there are no maps."""
+        if self._maps is None or self._declared_exact is not None:
+            return None if self._maps is None else self._declared_exact
         noise = np.random.default_rng(0).normal(size=(1, 3, *self._steps.size)).astype(np.float32)
         try:
             mean = self.feature_map(noise).mean(axis=(2, 3))
-        except Exception as error:  # of whatever library; occlusion needs none of it
-            _log.warning("encoder %s gives no feature map: %s", self.name, error)
+        except Exception as error:  # any library may raise anything; occlusion works without maps
+            _log.warning("encoder %s has no feature map: %s", self.name, error)
             return None
         vector = self.encode_images(noise)
         return bool(np.linalg.norm(mean - vector) <= SAME * np.linalg.norm(vector))
@@ -141,36 +142,36 @@ class FunctionEncoder:
             raise HCEPError(f"encoder {self.name!r} cannot encode texts: {self._texts}")
         if isinstance(texts, str):
             raise HCEPError(f"texts must be a list of strings, got one string {texts!r}")
-        found = [np.empty((0, self.n_dims), dtype=np.float32)]
+        vectors = [np.empty((0, self.n_dims), dtype=np.float32)]
         for start in range(0, len(texts), TEXTS_AT_ONCE):
-            few = list(texts[start : start + TEXTS_AT_ONCE])
-            found.append(self._checked(self._texts(few), len(few), "texts"))
-        return np.concatenate(found)
+            batch = list(texts[start : start + TEXTS_AT_ONCE])
+            vectors.append(self._checked(self._texts(batch), len(batch), "texts"))
+        return np.concatenate(vectors)
 
     def _try_a_blank_image(self) -> int:
-        """The number of dimensions; it also shows at once whether the model takes this size."""
+        """The number of dimensions; also shows at once whether the model accepts images of this size."""
         blank = np.zeros((1, 3, *self._steps.size), dtype=np.float32)
         try:
-            found = np.asarray(self._images(blank))
+            vectors = np.asarray(self._images(blank))
         except HCEPError:
             raise
         except Exception as error:
             raise HCEPError(f"encoder {self.name!r} fails on a blank {blank.shape} batch: {error}") from error
-        if found.ndim != 2 or len(found) != 1:
-            raise HCEPError(f"encoder {self.name!r} must return (n, n_dims) vectors, got {found.shape} for one image")
-        return int(found.shape[1])
+        if vectors.ndim != 2 or len(vectors) != 1:
+            raise HCEPError(f"encoder {self.name!r} must return (n, n_dims) vectors, got {vectors.shape} for one image")
+        return int(vectors.shape[1])
 
-    def _checked(self, vectors: ArrayLike, n: int, what: str) -> NDArray[np.float32]:
-        found = np.ascontiguousarray(vectors, dtype=np.float32)
-        if found.shape != (n, self.n_dims):
-            raise HCEPError(f"encoder {self.name!r} returned {found.shape} for {n} {what}, not ({n}, {self.n_dims})")
-        n_bad = int(n - np.isfinite(found).all(axis=1).sum())
+    def _checked(self, output: ArrayLike, n: int, what: str) -> NDArray[np.float32]:
+        vectors = np.ascontiguousarray(output, dtype=np.float32)
+        if vectors.shape != (n, self.n_dims):
+            raise HCEPError(f"encoder {self.name!r} returned {vectors.shape} for {n} {what}, not ({n}, {self.n_dims})")
+        n_bad = int(n - np.isfinite(vectors).all(axis=1).sum())
         if n_bad:
             raise HCEPError(
                 f"encoder {self.name!r}: {n_bad} of {n} {what} got a vector that is not finite; "
-                "with precision 'fp16' try 'bf16' or 'fp32'"
+                "if the precision is 'fp16', try 'bf16' or 'fp32'"
             )
-        return found
+        return vectors
 
 
 def load(
@@ -181,7 +182,7 @@ def load(
     preprocessing: PreprocessingLike | None = None,
     fingerprint: str | None = None,
 ) -> FunctionEncoder:
-    """Encoder of the function at ``package.module:attribute``; importing it runs that module.
+    """Load the function at ``package.module:attribute`` as an encoder; this imports, and so runs, that module.
 
     Parameters
     ----------
@@ -190,7 +191,7 @@ def load(
     preprocessing, fingerprint : see `FunctionEncoder`
     """
     if device is not None or precision is not None:
-        raise HCEPError("device and precision are the function's own affair; leave them out for function:…")
+        raise HCEPError("device and precision do not apply to function:…; leave them out")
     module, _, attribute = path.partition(":")
     try:
         function: Any = getattr(import_module(module), attribute)
@@ -204,7 +205,7 @@ def load(
 
 
 def digest(weights: str, steps: Preprocessing) -> str:
-    """Fingerprint of weights, given by a hash of their own, behind a preprocessing."""
+    """The fingerprint of an encoder, from the hash of its weights and its preprocessing."""
     text = json.dumps([weights, steps.to_dict()], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -1,21 +1,21 @@
-"""Model hubs: quick to find out that they cannot be reached, one line to say so."""
+"""Model hubs: notice quickly that a hub cannot be reached, and say so in one line."""
 
 import logging
 import os
 import socket
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any
 
+from hcep._files import TooLargeError, fetch
 from hcep.errors import HCEPError, MissingExtraError
 
 SECONDS_TO_ANSWER = 5.0
 SECONDS_OF_SILENCE = 30.0
 
-# Named, not imported: they belong to whichever of httpx, requests and huggingface_hub is installed.
+# By name, because they belong to whichever of httpx, requests and huggingface_hub is installed.
 _SILENCE = {
     "ConnectError", "ConnectTimeout", "ConnectionError", "LocalEntryNotFoundError", "NetworkError",
     "OfflineModeIsEnabled", "ProxyError", "ReadTimeout", "SSLError", "Timeout", "TimeoutException"
@@ -25,8 +25,8 @@ _ABSENT = {
 }  # fmt: skip
 
 OFFLINE_CHOICES = (
-    "Without a network there are: the encoder 'efficientnet-lite2' (weights in Python packages), 'onnx:file.onnx', "
-    "and a folder or checkpoint copied from elsewhere, as in 'transformers:folder' or 'open_clip:ViT-L-14/file.pt'"
+    "Without a network, use 'efficientnet-lite2' (its weights are a Python package), 'onnx:file.onnx', or a folder or "
+    "checkpoint copied from elsewhere, as in 'transformers:folder' or 'open_clip:ViT-L-14/file.pt'"
 )
 
 
@@ -36,15 +36,15 @@ class HubUnreachableError(HCEPError):
 
 @contextmanager
 def loading(name: str, *, local: bool) -> Iterator[None]:
-    """Load the encoder `name` in this context: whatever its library raises becomes one line.
+    """Load the encoder `name` in this context, so that any error of its library becomes one line.
 
-    Where the model is not `local` and the hub does not answer at once, the library is told to work offline: what it has
-    in its cache is used without a wait, and what it lacks fails without minutes of retries.
+    If the model is not `local` and the hub does not answer quickly, the library is switched to offline mode: it uses
+    its cache without waiting, and fails without minutes of retries.
     """
     try:
         with ExitStack() as undo:
             undo.callback(socket.setdefaulttimeout, socket.getdefaulttimeout())
-            socket.setdefaulttimeout(SECONDS_OF_SILENCE)  # plain urllib downloads have no limit of their own
+            socket.setdefaulttimeout(SECONDS_OF_SILENCE)  # downloads by urllib have no limit of their own
             if not local and not hub_answers():
                 constants: Any = import_module("huggingface_hub.constants")  # reads its environment once, at import
                 undo.callback(setattr, constants, "HF_HUB_OFFLINE", constants.HF_HUB_OFFLINE)
@@ -57,21 +57,20 @@ def loading(name: str, *, local: bool) -> Iterator[None]:
 
 
 def hub_answers(seconds: float = SECONDS_TO_ANSWER) -> bool:
-    """Whether the Hugging Face hub (or ``HF_ENDPOINT``) answers anything at all within `seconds`."""
+    """Whether the Hugging Face hub (or ``HF_ENDPOINT``) sends any response within `seconds`."""
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     try:
-        with urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=seconds):
-            return True
-    except urllib.error.HTTPError as answer:
-        answer.close()
+        fetch(endpoint, timeout=seconds, max_bytes=0, max_seconds=seconds)
+    except TooLargeError:
         return True
-    except (OSError, ValueError):
+    except OSError:
         return False
+    return True
 
 
 @contextmanager
 def quiet_root_logger() -> Iterator[None]:
-    """Drop what is logged on the root logger itself, where open_clip repeats as an error what it then raises."""
+    """Drop messages on the root logger, where open_clip logs an error that it then raises."""
 
     def drop(record: logging.LogRecord) -> bool:
         return False
@@ -84,14 +83,14 @@ def quiet_root_logger() -> Iterator[None]:
 
 
 def error_chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and the errors behind it."""
+    """An error and its causes."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
 def is_silence(error: BaseException) -> bool:
-    """Whether an error says that nobody answered, in whichever client's words."""
+    """Whether an error means that the server did not respond, whichever client raised it."""
     if isinstance(error, urllib.error.HTTPError):
         return False
     return isinstance(error, (ConnectionError, TimeoutError, socket.gaierror, urllib.error.URLError)) or any(
@@ -104,6 +103,6 @@ def _explained(name: str, error: Exception, local: bool) -> HCEPError:
     if not local and any(map(is_silence, chain)):
         return HubUnreachableError(f"{name} is not on this machine and its hub cannot be reached. {OFFLINE_CHOICES}.")
     if not local and any(type(e).__name__ in _ABSENT for e in chain):
-        return HCEPError(f"{name}: the hub has no such model, or not for you; there is no folder of that name either")
+        return HCEPError(f"{name}: the hub has no such model, or denies access; there is no such folder either")
     reason = (str(error) or type(error).__name__).strip().splitlines()[0]
     return HCEPError(f"{name} could not be loaded: {reason}")
