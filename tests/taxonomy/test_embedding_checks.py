@@ -6,7 +6,7 @@ import pytest
 from hcep import HCEPError, Hierarchy
 from hcep.datasets import imagenet_hierarchy
 from hcep.taxonomy import HeldOut, Move, lint_embeddings
-from hcep.taxonomy.what_if import best_moves, what_if
+from hcep.taxonomy.effects import best_moves, what_if
 
 
 @pytest.fixture(scope="module")

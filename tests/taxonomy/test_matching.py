@@ -2,7 +2,7 @@
 
 from hcep import Hierarchy
 from hcep.datasets import find_hierarchy
-from hcep.taxonomy import match_classes
+from hcep.taxonomy.files import match_classes
 
 
 def test_underscores_and_blanks_both_ways():

@@ -9,8 +9,7 @@ from hcep import ConceptDictionary, Hierarchy
 from hcep.datasets import make_hierarchical_concepts
 from hcep.evaluate.support import Outcome
 from hcep.taxonomy import Move, apply_edits
-from hcep.taxonomy.embedding_checks import move_finding
-from hcep.taxonomy.what_if import (
+from hcep.taxonomy.effects import (
     Effect,
     HeldOut,
     MeasuredMove,
@@ -20,6 +19,7 @@ from hcep.taxonomy.what_if import (
     measure_moves,
     propose_moves,
 )
+from hcep.taxonomy.embedding_checks import move_finding
 
 
 @pytest.fixture(scope="module")

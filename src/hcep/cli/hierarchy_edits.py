@@ -18,7 +18,9 @@ from hcep.cli.hierarchy import read
 from hcep.cli.options import option
 from hcep.errors import HCEPError, counted, quoted
 from hcep.hierarchy import Hierarchy
-from hcep.taxonomy import Finding, parse_edits, write_hierarchy
+from hcep.taxonomy import write_hierarchy
+from hcep.taxonomy.checks import Finding
+from hcep.taxonomy.edits import parse_edits
 from hcep.taxonomy.files import in_words
 
 COLOURS = {"error": "red", "warning": "yellow", "note": "cyan", "-": "red", "+": "green", "~": "cyan", "=": "dim"}
@@ -130,7 +132,7 @@ def edit(
     by a name that only one concept has. For a model folder, the effect is measured with its class means on new images
     (split `val`); otherwise images of --data are held out in turn (split `train`). Nothing is written without --output.
     """
-    from hcep.taxonomy.what_if import edit_hierarchy
+    from hcep.taxonomy.effects import edit_hierarchy
 
     hierarchy = read(tree, options)
     refuse_existing(output, overwrite, "--output")

@@ -13,6 +13,7 @@ from hcep.cli import options as opt
 from hcep.cli.console import say, show_notes, tell
 from hcep.cli.options import option
 from hcep.errors import HCEPError
+from hcep.taxonomy.edits import Edit, parse_edits
 
 
 def add(
@@ -69,7 +70,7 @@ def edit(
     Concepts are given by id, or by a name that only one concept has. They are moved, then removed, then renamed.
     """
     tree = models.read_model(model).classifier.hierarchy_
-    edits = taxonomy.parse_edits(tree, move=move or (), remove=remove or (), rename=rename or ())
+    edits = parse_edits(tree, move=move or (), remove=remove or (), rename=rename or ())
     if not edits:
         raise HCEPError("nothing to do: give --move, --remove or --rename")
     changes = [_model_edit(one) for one in edits]
@@ -82,7 +83,7 @@ def edit(
     _change(model, "; ".join(what for what, _ in changes), apply, keep_metrics=only_names)
 
 
-def _model_edit(edit: taxonomy.Edit) -> tuple[str, Callable[[Any], Any]]:
+def _model_edit(edit: Edit) -> tuple[str, Callable[[Any], Any]]:
     """An edit of a tree as a sentence and a change of a model."""
     from hcep.models.model_encoder import own_labels
 

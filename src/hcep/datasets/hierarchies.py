@@ -15,7 +15,7 @@ from hcep.hierarchy.imagenet import (
     synset_gloss as synset_gloss,
     synset_lemmas as synset_lemmas,
 )
-from hcep.taxonomy import match_classes, read_hierarchy
+from hcep.taxonomy.files import match_classes, read_hierarchy
 
 logger = logging.getLogger(__name__)
 

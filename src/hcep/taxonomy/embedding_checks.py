@@ -18,7 +18,7 @@ from hcep.evaluate.support import as_labels
 from hcep.hierarchy import Hierarchy
 from hcep.taxonomy.checks import Finding, findings_about, fix, lint_file
 from hcep.taxonomy.edits import apply_edits, diff
-from hcep.taxonomy.what_if import (
+from hcep.taxonomy.effects import (
     Effect,
     Floats,
     HeldOut,

@@ -9,8 +9,9 @@ from hcep.datasets import load_sample
 from hcep.embeddings.encoders import DEFAULT
 from hcep.hierarchy import Hierarchy
 from hcep.models import SavedModel
-from hcep.taxonomy import Finding, HeldOut, Move, lint
-from hcep.taxonomy.what_if import Effect, what_if
+from hcep.taxonomy import HeldOut, Move, lint
+from hcep.taxonomy.checks import Finding
+from hcep.taxonomy.effects import Effect, what_if
 from hcep.web.collection import class_numbers
 from hcep.web.engine import Engine, Photo
 from hcep.web.pages.frame import button, clickable, frame, guarded, notice, on_value, tabs, text, ui, working

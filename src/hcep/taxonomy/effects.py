@@ -39,7 +39,7 @@ class HeldOutFold(NamedTuple):
 class HeldOut:
     """Class means and held-out images: the parts of a fitted model that do not depend on the hierarchy.
 
-    Build one with `from_images` or `from_model`; `hcep.taxonomy.what_if` measures edits on it.
+    Build one with `from_images` or `from_model`; `hcep.taxonomy.effects` measures edits on it.
 
     Attributes
     ----------

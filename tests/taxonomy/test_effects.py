@@ -10,7 +10,7 @@ from hcep import HCEPClassifier, HCEPError, Hierarchy, HierarchyError, support_s
 from hcep.datasets import imagenet_hierarchy, load_sample
 from hcep.evaluate.support import Outcome, class_f1
 from hcep.taxonomy import Add, Move, Remove, Rename, apply_edits
-from hcep.taxonomy.what_if import HeldOut, compare, stratified_folds, what_if
+from hcep.taxonomy.effects import HeldOut, compare, stratified_folds, what_if
 
 N_DIMS = 128
 EDITS = [Move("n03417042", "n03183080"), Add("noise makers", "n00003553", ("n03000684", "n03394916"))]
