@@ -18,13 +18,13 @@ def test_a_tree(pets):
     )
 
 
-def test_a_branch_met_again_points_back(shared_branch):
+def test_a_repeated_branch_points_back(shared_branch):
     assert shared_branch.format_tree() == (
         "r\n├── pet\n│   ├── cat\n│   │   ├── siamese\n│   │   └── tabby\n│   └── hamster\n└── feline\n    └── cat ↑"
     )
 
 
-def test_a_leaf_met_again_is_just_a_leaf(diamond):
+def test_a_repeated_leaf_is_drawn_again(diamond):
     assert diamond.format_tree().count("── cat\n") == 2
 
 

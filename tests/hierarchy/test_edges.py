@@ -109,7 +109,7 @@ def test_self_loop():
 @pytest.mark.parametrize(
     ("synset", "kind"), [(7, "int"), (None, "NoneType"), (b"cat", "bytes"), (np.int64(7), "int64")]
 )
-def test_an_id_that_is_no_string(synset, kind):
+def test_an_id_that_is_not_a_string(synset, kind):
     with pytest.raises(
         HierarchyError, match=rf"ids must be strings, got (7|None|b'cat') \({kind}\) .*; convert ids with str"
     ):
@@ -129,13 +129,13 @@ def test_two_names_for_one_synset():
         Hierarchy.from_edges(edges[:2], names={"a": "lynx"})
 
 
-def test_a_name_that_is_no_string():
+def test_a_name_that_is_not_a_string():
     with pytest.raises(HierarchyError, match="name of concept 'a' must be a string, got 3"):
         Hierarchy.from_edges([("r", "a")], names={"a": 3})
 
 
 @pytest.mark.parametrize("names", [["cat"], "cat", [("a", "b", "c")], [3]])
-def test_names_that_are_no_pairs(names):
+def test_names_that_are_not_pairs(names):
     with pytest.raises(HierarchyError, match="names must map concept ids to names"):
         Hierarchy.from_edges([("r", "a")], names)
 

@@ -101,7 +101,7 @@ def test_lowest_common_ancestor_in_a_dag(diamond):
     assert diamond.lca("hamster", "lion") == "root"
 
 
-def test_of_two_lowest_common_ancestors_the_lowest_index():
+def test_of_two_lowest_common_ancestors_the_lower_index_is_returned():
     h = Hierarchy.from_edges([("r", "b"), ("r", "a"), ("a", "x"), ("b", "x"), ("a", "y"), ("b", "y")])
     assert h.lca("x", "y") == "b"
 
@@ -131,7 +131,7 @@ def test_a_class_above_another_class_gets_a_leaf_of_its_own(cats):
     assert dict(cats.own_leaves) == {"cat": "cat (itself)"}
 
 
-def test_with_classes_changes_nothing_where_nothing_is_needed(cats):
+def test_with_classes_returns_the_same_hierarchy_if_nothing_changes(cats):
     assert cats.with_classes(["cat", "dog"]) is cats
 
 
@@ -145,7 +145,7 @@ def test_the_own_leaf_is_named_after_its_class():
     assert h.name(h.leaf_of("n1")) == "cat (itself)"
 
 
-def test_an_inner_synset_is_no_class_by_itself(pets):
+def test_an_inner_synset_is_not_a_class_by_itself(pets):
     with pytest.raises(HierarchyError, match=r"class 'animal' is an inner.*use hierarchy.with_classes\(\['animal'\]\)"):
         pets.leaf_of("animal")
 
@@ -197,7 +197,7 @@ def test_restrict_keeps_the_own_leaf_of_a_class(cats):
     assert cats.restrict(["cat (itself)", "dog"]) == h
 
 
-def test_restrict_forgets_the_own_leaf_of_a_class_that_goes(cats):
+def test_restrict_drops_the_own_leaf_of_a_removed_class(cats):
     h = cats.restrict(["siamese", "dog"])
     assert dict(h.own_leaves) == {}
 
@@ -225,7 +225,7 @@ def test_collapse_merges_chains_into_their_lowest_synset():
     assert h.name("c") == "c"
 
 
-def test_a_root_with_one_inner_child_gives_way():
+def test_a_root_with_one_inner_child_is_replaced():
     h = Hierarchy.from_edges([("r", "s"), ("s", "t"), ("t", "x"), ("t", "y")]).collapse()
     assert h.root == "t"
     assert h.merged("t") == (("r", "r"), ("s", "s"))
@@ -249,7 +249,7 @@ def test_a_collapse_that_makes_another_chain():
     assert h.merged("x") == (("a", "a"), ("m", "m"))
 
 
-def test_collapse_twice_remembers_both_times():
+def test_collapsing_twice_keeps_all_merged_names():
     h = Hierarchy.from_edges([("r", "a"), ("a", "b"), ("b", "x"), ("b", "y"), ("r", "z")]).collapse()
     again = h.restrict(["x", "z"]).collapse()
     assert again.merged("x") == (("a", "a"), ("b", "b"))

@@ -45,7 +45,7 @@ def test_singulars(plural, one):
         ("ice_cream", "ice cream"),
     ],
 )
-def test_names_same_but_for_spelling(a, b):
+def test_names_that_differ_only_in_spelling(a, b):
     assert spelling_key(a) == spelling_key(b)
     assert same_but_for_spelling([a, "zebra", b]) == [(a, b)]
 

@@ -81,5 +81,5 @@ def test_too_many_paths_are_refused_before_they_are_counted_out():
         _ = diamonds(40).path_tree
 
 
-def test_a_tree_of_the_refused_paths_is_the_way_out():
+def test_as_tree_avoids_too_many_paths():
     assert diamonds(40).as_tree("shortest").path_tree.depth == 80

@@ -84,7 +84,7 @@ def test_another_format(text):
         Hierarchy.from_json(text)
 
 
-def test_a_file_that_holds_a_list(tmp_path):
+def test_a_file_with_a_list(tmp_path):
     (tmp_path / "list.json").write_text("[]")
     with pytest.raises(HierarchyError, match="expected a JSON object"):
         Hierarchy.from_json(tmp_path / "list.json")
@@ -136,12 +136,12 @@ def test_fields_of_the_wrong_type(changes, told):
         Hierarchy.from_json(document(**changes))
 
 
-def test_a_synset_that_stands_there_twice():
+def test_a_synset_that_appears_twice():
     with pytest.raises(HierarchyError, match="concept 'a' appears twice"):
         Hierarchy.from_json(with_synset(id="a", parents=["r"]))
 
 
-def test_a_name_that_is_no_string():
+def test_a_name_that_is_not_a_string():
     with pytest.raises(HierarchyError, match=r"synsets\[2\].name must be a string, got 3"):
         Hierarchy.from_json(with_synset(id="b", parents=["r"], name=3))
 
@@ -155,12 +155,12 @@ def test_parents_that_are_no_list_of_ids(parents):
 
 
 @pytest.mark.parametrize("merged", ["x", [["x"]], [["x", 3]], ["xy"]])
-def test_merged_that_are_no_pairs(merged):
+def test_merged_names_that_are_not_pairs(merged):
     with pytest.raises(HierarchyError, match=r"synsets\[2\].merged(\[0\]\S*)? must be (a list|a string)"):
         Hierarchy.from_json(with_synset(id="b", parents=["r"], merged=merged))
 
 
-def test_a_synset_that_nothing_reaches():
+def test_a_synset_that_is_unreachable():
     with pytest.raises(HierarchyError, match="concept 'b' has no parents and is not the root 'r'"):
         Hierarchy.from_json(with_synset(id="b"))
 
@@ -168,12 +168,12 @@ def test_a_synset_that_nothing_reaches():
 @pytest.mark.parametrize(
     "text", [document(root="q", synsets=[]), document(classes={"cat": "q"}), with_synset(id="b", parents=["q"])]
 )
-def test_a_synset_that_is_named_but_not_there(text):
+def test_a_synset_that_is_referenced_but_missing(text):
     with pytest.raises(HierarchyError, match="'q' is a root, parent or class but is not in"):
         Hierarchy.from_json(text)
 
 
-def test_a_class_that_stands_for_an_inner_synset():
+def test_a_class_whose_leaf_is_an_inner_synset():
     with pytest.raises(HierarchyError, match="the leaf of class 'cat' is 'r', which has concepts below it"):
         Hierarchy.from_json(document(classes={"cat": "r"}))
 

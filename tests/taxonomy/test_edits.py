@@ -19,7 +19,7 @@ def test_move_a_leaf(pets):
     assert changes(pets, Move("fox", "vehicle")) == ["- animal → fox", "+ vehicle → fox"]
 
 
-def test_move_takes_the_subtree_along_and_the_hierarchy_given_stays(pets):
+def test_move_takes_the_subtree_and_leaves_the_original(pets):
     before = pets.edges
     after = apply_edits(pets, [Move("vehicle", "animal")])
     assert after.paths("car") == (("animal", "vehicle", "car"),)
@@ -118,7 +118,7 @@ def test_diff_shows_names_beside_ids():
     assert changes(hierarchy, Move("cat", "n2")) == ["- r → cat (n1)", "+ n2 → cat (n1)"]
 
 
-def test_synsets_by_name_whatever_the_case():
+def test_synsets_by_name_in_any_case():
     hierarchy = Hierarchy.from_edges([("r", "n1"), ("r", "n2"), ("n2", "n3")], {"n1": "Cat", "n2": "pets"})
     assert apply_edits(hierarchy, [Move("cat", "Pets")]).parents("n1") == ("n2",)
 
@@ -157,7 +157,7 @@ def test_the_leaf_of_an_inner_class_goes_along_and_stays_found(pets):
         (Collapse("animal"), "'animal' has 3 children; only a concept with one collapses"),
     ],
 )
-def test_what_cannot_be_done(pets, edit, message):
+def test_edits_that_are_refused(pets, edit, message):
     with pytest.raises(HierarchyError, match=message):
         apply_edits(pets, [edit])
 
@@ -189,7 +189,7 @@ def test_collapsing_a_root_above_one_leaf():
         apply_edits(Hierarchy.from_edges([("r", "a")]), [Collapse("r")])
 
 
-def test_leaves_that_are_no_classes_may_go(pets):
+def test_leaves_that_are_not_classes_may_be_removed(pets):
     assert "cat" not in apply_edits(pets, [Remove("cat")], classes=["dog", "car"])
 
 

@@ -53,7 +53,7 @@ def test_rows_are_the_names_of_images_without_ids(odd_one):
     assert set(containment.examples) <= {str(i) for i in range(36, 48)}
 
 
-def test_an_atom_that_leans_on_its_parent(odd_one, monkeypatch):
+def test_an_atom_that_is_not_orthogonal_to_its_parent(odd_one, monkeypatch):
     monkeypatch.setattr("hcep.taxonomy.embedding_checks.MAX_COSINE", 0.05)
     monkeypatch.setattr("hcep.taxonomy.embedding_checks.N_SYNSETS", 1)
     findings = lint_embeddings(*odd_one, max_moves=0)
@@ -70,13 +70,13 @@ def test_cones_that_hold_less(odd_one, monkeypatch):
     assert [f.synsets for f in narrow if f.code == "containment"][1] == ("vehicle",)
 
 
-def test_what_was_not_measured_is_counted(odd_one):
+def test_moves_that_were_not_measured_are_counted(odd_one):
     findings = lint_embeddings(*odd_one, max_moves=0)
     assert not any(f.measured for f in findings)
     assert "bat" in next(f for f in findings if f.code == "nearer-parent").synsets
 
 
-def test_progress_is_told(odd_one):
+def test_progress_is_reported(odd_one):
     told = []
 
     def begin(n_moves):

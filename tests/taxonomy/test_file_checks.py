@@ -51,7 +51,7 @@ def test_loops_duplicates_names_roots_and_odd_rows():
     assert [f.code for f in found.values() if f.safe] == ["self-loop", "duplicate-edge"]
 
 
-def test_a_file_with_a_cycle_is_no_hierarchy_but_linted(tmp_path):
+def test_a_file_with_a_cycle_is_linted(tmp_path):
     file = write(tmp_path / "h.csv", "parent,child\nr,a\na,b\nb,a\n")
     findings, hierarchy = lint_file(file)
     assert hierarchy is None
@@ -68,7 +68,7 @@ def test_self_loops_and_duplicates_are_left_out_with_their_lines(tmp_path):
     assert hierarchy.edges == (("pet", "cat"), ("pet", "dog"))
 
 
-def test_a_named_root_is_no_empty_id(tmp_path, diamond):
+def test_a_named_root_is_not_an_empty_id(tmp_path, diamond):
     file = write(tmp_path / "h.csv", ",r,Everything\nr,a\nr,b\nb,b\n")
     findings, hierarchy = lint_file(file)
     assert [f.code for f in findings] == ["self-loop", "flat"]

@@ -20,7 +20,7 @@ def test_names_survive_an_edge_list(tmp_path):
     assert read_hierarchy(tmp_path / "h.csv") == named
 
 
-def test_header_comments_and_blank_lines_are_passed_over(tmp_path):
+def test_header_comments_and_blank_lines_are_skipped(tmp_path):
     file = tmp_path / "h.csv"
     file.write_text("Parent,Child\n# pets\n\nr, a\nr,b,Bee\n", encoding="utf-8-sig")
     assert read_hierarchy(file) == Hierarchy.from_edges([("r", "a"), ("r", "b")], names={"b": "Bee"})

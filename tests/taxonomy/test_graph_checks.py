@@ -31,7 +31,7 @@ def test_chain_names_the_synset_with_one_child_and_the_way_out():
     assert (chain.severity, chain.synsets, chain.fixes, chain.safe) == ("warning", ("a",), (Collapse("a"),), False)
 
 
-def test_a_class_is_no_chain_to_collapse():
+def test_a_class_is_not_collapsed():
     hierarchy = Hierarchy.from_edges([("r", "cat"), ("cat", "siamese"), ("r", "dog")])
     assert "chain" not in codes(hierarchy, ["cat", "siamese", "dog"])
     assert "chain" in codes(hierarchy, ["siamese", "dog"])
@@ -131,7 +131,7 @@ def test_fix_keeps_a_class_of_the_data_that_is_a_chain():
     assert "cat" not in fix(hierarchy, collapse=True)
 
 
-def test_fix_is_collapse_where_there_are_chains_alone(wordnet_dag):
+def test_fix_equals_collapse_if_there_are_only_chains(wordnet_dag):
     tree = wordnet_dag.as_tree()  # in a DAG a chain that is merged may leave another
     merged, collapsed = apply_edits(tree, found(tree, "chain").fixes), tree.collapse()
     assert set(merged.edges) == set(collapsed.edges)

@@ -5,7 +5,7 @@ from hcep.datasets import find_hierarchy
 from hcep.taxonomy.files import match_classes
 
 
-def test_underscores_and_blanks_both_ways():
+def test_underscores_and_spaces_match_both_ways():
     newick = Hierarchy.from_edges([("r", "Felis_catus"), ("r", "Canis lupus"), ("r", "Mus")])
     matched, told = match_classes(newick, ["Felis catus", "Canis_lupus", "Mus"])
     assert set(matched.leaves) == {"Felis catus", "Canis_lupus", "Mus"}
@@ -21,7 +21,7 @@ def test_a_class_may_be_the_name_of_a_synset():
     assert told == ("matched by name: 'house_cat' is 'D:1', 'dog' is 'D:2'",)
 
 
-def test_what_is_there_or_could_be_several_is_left_alone():
+def test_known_and_ambiguous_classes_are_not_matched():
     tree = Hierarchy.from_edges([("r", "a_b"), ("r", "1"), ("r", "2")], {"1": "crane", "2": "crane"})
     assert match_classes(tree, ["a_b", "crane", "nothing"]) == (tree, ())
 

@@ -118,7 +118,7 @@ def measured(pets, gains, n_tried=1):
     return MeasuredMove(move, 0.5, 0.6, 0.8, Effect((move,), before, after), n_tried)
 
 
-def test_a_gain_of_about_its_standard_error_is_no_reason_to_move(pets):
+def test_a_gain_near_its_standard_error_does_not_help(pets):
     gains = 0.0042 + 0.0041 * np.sqrt(500) * np.resize([-1.0, 1.0], 500)
     move = measured(pets, gains)
     assert move.effect.metrics["support_f1"].difference == pytest.approx(0.0042)
@@ -164,7 +164,7 @@ def test_no_move_no_effect(misplaced):
     assert effect.metrics["support_f1"].difference == 0
 
 
-def test_each_measured_move_is_told(misplaced):
+def test_each_measured_move_is_reported(misplaced):
     held_out, _ = misplaced
     told = []
     measure_moves(held_out, propose_moves(held_out)[:2], lambda: told.append(1))

@@ -27,7 +27,7 @@ def images():
     return Hierarchy.from_edges([*tree, *(("vehicle", c) for c in labels[4:])]), X, y
 
 
-def test_what_is_found_is_not_mended_unasked(file):
+def test_findings_are_not_repaired_without_mend(file):
     found = review(file)
     assert [finding.code for finding in found.errors] == ["self-loop"]
     assert found.after == found.before
@@ -35,7 +35,7 @@ def test_what_is_found_is_not_mended_unasked(file):
     assert found.effects == {}
 
 
-def test_mending_tells_every_change_and_leaves_no_error(file):
+def test_mending_reports_every_change_and_leaves_no_error(file):
     found = review(file, mend=True)
     assert found.errors == []
     assert found.changes[0].startswith("- self-loop, ")
@@ -69,7 +69,7 @@ def test_moves_that_help_are_applied_and_measured_on_other_images(images, tmp_pa
     assert review(tmp_path / "h.json", data, max_moves=5).changes == []
 
 
-def test_images_of_classes_that_are_not_there_are_left_out(images, tmp_path):
+def test_images_of_unknown_classes_are_left_out(images, tmp_path):
     hierarchy, X, y = images
     hierarchy.restrict(["cat", "dog", "car", "bus"]).to_json(tmp_path / "h.json")
     found = review(tmp_path / "h.json", (X, y, np.arange(len(y))), max_moves=0)

@@ -82,7 +82,7 @@ def wordnet(database):
     return WordNet(database)
 
 
-def test_what_a_synset_says(wordnet, ids):
+def test_glosses_and_version(wordnet, ids):
     assert wordnet.tables.version == "3.0"
     assert wordnet.senses("pet")[0].gloss == "kept at home"
     assert wordnet.senses("feline")[0].gloss == "lithe-bodied | roundheaded mammals"
@@ -105,7 +105,7 @@ def test_senses(wordnet, ids):
 
 
 @pytest.mark.parametrize("word", ["true cat", "TRUE_CAT", "true-cat", " true  cat "])
-def test_however_a_word_is_joined(word, wordnet, ids):
+def test_spaces_hyphens_and_case_of_a_word_do_not_matter(word, wordnet, ids):
     assert wordnet.id(word) == ids["cat"]
     assert wordnet.id("t shirt") == ids["T-shirt"]
 
@@ -121,7 +121,7 @@ def test_all_of_wordnet(database):
     assert len(WordNet(database).hierarchy()) == 9
 
 
-def test_a_class_above_another_is_a_class_of_its_own(database, ids):
+def test_a_class_above_another_class_gets_its_own_leaf(database, ids):
     h = WordNet(database).hierarchy(["animal", "cat.n.01"])
     assert h.class_of(h.leaf_of(ids["animal"])) == ids["animal"]
 
@@ -138,7 +138,7 @@ def test_an_ambiguous_word_lists_its_senses(wordnet, ids, database):
         wordnet.id("cat", on_ambiguous="last")
 
 
-def test_all_that_is_wrong_is_told_at_once(database):
+def test_all_problems_are_reported_together(database):
     words = ["cat", "unicorn", "n00000001", "animl", "felin", "t-shirt"]
     with pytest.raises(HierarchyError) as caught:
         WordNet(database).hierarchy(words)
@@ -161,7 +161,7 @@ def test_all_that_is_wrong_is_told_at_once(database):
         (3, r"expected a WordNet id, a synset name or a word, got 3"),
     ],
 )
-def test_what_is_not_there(asked, message, wordnet):
+def test_unknown_words_and_ids(asked, message, wordnet):
     with pytest.raises(HierarchyError, match=message):
         wordnet.id(asked)
 
@@ -174,7 +174,7 @@ def test_another_version_is_named(tmp_path):
         WordNet(tmp_path / "31").hierarchy(["n02121620"])
 
 
-def test_arguments_that_make_no_hierarchy(database):
+def test_arguments_without_a_hierarchy(database):
     with pytest.raises(HierarchyError, match=r"ids_or_words is empty \(on the command line: no word"):
         WordNet(database).hierarchy([])
     with pytest.raises(HierarchyError, match="must be a list of ids or words, got the string 'cat'"):
@@ -197,7 +197,7 @@ def test_several_tops_get_a_virtual_root(tmp_path):
 # -- finding it ----------------------------------------------------------------------------------------
 
 
-def test_the_environment_says_where(database, monkeypatch, tmp_path):
+def test_the_environment_names_the_folder(database, monkeypatch, tmp_path):
     monkeypatch.setenv("WNSEARCHDIR", str(database))
     assert WordNet().folder == database
     monkeypatch.delenv("WNSEARCHDIR")
@@ -213,7 +213,7 @@ def test_nltk_has_it(database, monkeypatch, tmp_path):
     assert tmp_path / "nltk" / "corpora" / "wordnet" in list(wordnet_files.usual_places())
 
 
-def test_nowhere(tmp_path, monkeypatch):
+def test_no_database_found(tmp_path, monkeypatch):
     monkeypatch.setattr(wordnet_files, "usual_places", lambda: [tmp_path / "a", tmp_path / "b"])
     with pytest.raises(HierarchyError, match=r"no WordNet database found; .*pass database=.* Looked in .*a, .*b"):
         WordNet()
@@ -260,7 +260,7 @@ def test_it_is_parsed_once(database, cache, monkeypatch):
     assert again.tables.version == "3.0"
 
 
-def test_a_changed_database_is_parsed_anew(database, cache):
+def test_a_changed_database_is_parsed_again(database, cache):
     WordNet(database)
     write_database(database, synsets=SYNSETS[:-1])
     assert len(WordNet(database).hierarchy()) == 8
@@ -276,7 +276,7 @@ def test_a_changed_database_is_parsed_anew(database, cache):
         lambda stored: stored[:200] + bytes(50) + stored[250:],
     ],
 )
-def test_a_damaged_cache_is_made_anew(damage, database, cache):
+def test_a_damaged_cache_is_replaced(damage, database, cache):
     WordNet(database)
     (stored,) = cache.iterdir()
     whole = stored.read_bytes()
@@ -285,7 +285,7 @@ def test_a_damaged_cache_is_made_anew(damage, database, cache):
     assert len(stored.read_bytes()) == len(whole)
 
 
-def test_a_cache_of_other_tables_is_made_anew(database, cache):
+def test_a_cache_with_another_layout_is_replaced(database, cache):
     wordnet = WordNet(database)
     (stored,) = cache.iterdir()
     kept = msgspec.msgpack.decode(gzip.decompress(stored.read_bytes()), strict=False)
@@ -293,7 +293,7 @@ def test_a_cache_of_other_tables_is_made_anew(database, cache):
     assert WordNet(database).hierarchy() == wordnet.hierarchy()
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(database, tmp_path, monkeypatch):
+def test_an_unwritable_cache_is_ignored(database, tmp_path, monkeypatch):
     (tmp_path / "a file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a file"))
     assert len(WordNet(database).hierarchy()) == 9

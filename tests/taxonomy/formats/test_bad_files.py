@@ -159,14 +159,14 @@ def test_nothing_is_made_of_a_bad_file(name, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("ending", [".csv", ".json", ".txt", ".nwk", ".csv.gz"])
-def test_a_file_beyond_the_bound(ending, tmp_path):
+def test_a_file_that_is_too_large(ending, tmp_path):
     file = tmp_path / f"big{ending}"
     file.write_bytes(2_000 * b"x")
     with pytest.raises(HierarchyError, match=r"big.* has more than 1,000 bytes; pass max_bytes="):
         read_hierarchy(file, max_bytes=1_000)
 
 
-def test_a_small_file_that_unpacks_beyond_the_bound(tmp_path):
+def test_a_small_file_that_decompresses_to_too_much(tmp_path):
     (tmp_path / "big.csv.gz").write_bytes(gzip.compress(10_000_000 * b"x"))
     with pytest.raises(HierarchyError, match=r"big\.csv\.gz, uncompressed, has more than 1,000,000 bytes"):
         read_hierarchy(tmp_path / "big.csv.gz", max_bytes=1_000_000)

@@ -33,7 +33,7 @@ def test_mermaid(tmp_path, diamond):
     assert "  s2 --> s3\n" in (tmp_path / "h.mmd").read_text()
 
 
-def test_mermaid_escapes_and_ids_are_told_lost(tmp_path):
+def test_mermaid_escapes_labels_and_reports_lost_ids(tmp_path):
     assert write_hierarchy(ODD, tmp_path / "h.mermaid") == ("mermaid: names kept, ids lost (1 concept)",)
     labels = re.findall(r'\["(.*)"\]', (tmp_path / "h.mermaid").read_text())
     assert labels == ["r", "a#34;b#92;", "two#10;lines", "end"]
@@ -48,7 +48,7 @@ def test_networkx_there_and_back(diamond, pets):
     assert Hierarchy.from_networkx(ODD.to_networkx(), root="r") == ODD
 
 
-def test_networkx_graphs_that_are_no_hierarchy(pets):
+def test_networkx_graphs_that_are_not_a_hierarchy(pets):
     networkx = pytest.importorskip("networkx", reason="comes with the extra formats")
     with pytest.raises(HierarchyError, match=r"expected a directed networkx graph .* got Graph"):
         Hierarchy.from_networkx(networkx.Graph([("a", "b")]))

@@ -32,7 +32,7 @@ def test_by_address_and_by_name(things, monkeypatch):
     assert read_hierarchy(things.as_uri()) == read_hierarchy(".") == read_hierarchy(things, format="folder")
 
 
-def test_a_link_to_a_directory_above_is_passed_over(things):
+def test_a_link_to_a_directory_above_is_skipped(things):
     (things / "vehicle/car/everything").symlink_to(things)
     (things / "animal/self").symlink_to(things / "animal")
     h, notes = read_with_notes(things)
@@ -40,7 +40,7 @@ def test_a_link_to_a_directory_above_is_passed_over(things):
     assert notes == ("skipped: 2 links to a directory above",)
 
 
-def test_links_that_lead_round_in_pairs(things):
+def test_links_that_form_a_loop(things):
     (things / "animal/cat/to-dog").symlink_to(things / "animal/dog")
     (things / "animal/dog/to-cat").symlink_to(things / "animal/cat")
     h, notes = read_with_notes(things)
@@ -54,7 +54,7 @@ def test_a_linked_directory_is_one_synset_with_two_parents(things):
     assert read_hierarchy(things).parents("cat") == ("animal", "pet")
 
 
-def test_a_dangling_link_is_passed_over(things):
+def test_a_dangling_link_is_skipped(things):
     (things / "animal/ghost").symlink_to(things / "nowhere")
     assert len(read_hierarchy(things)) == 6
 

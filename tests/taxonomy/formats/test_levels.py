@@ -52,7 +52,7 @@ def test_inaturalist(inaturalist):
     assert h.children("(root)") == ("Animalia", "Plantae")
 
 
-def test_a_name_that_stands_for_two_taxa_gets_two_ids(inaturalist):
+def test_a_name_of_two_taxa_gets_two_ids(inaturalist):
     h = read_hierarchy(inaturalist)
     assert h.parents("Morus bassanus") == ("Sulidae/Morus",)
     assert h.parents("Morus alba") == ("Moraceae/Morus",)
@@ -93,7 +93,7 @@ def test_a_table_with_ranks_in_its_header(ending, apart, tmp_path):
     }
 
 
-def test_levels_of_ones_own(tmp_path):
+def test_levels_given_by_the_user(tmp_path):
     (tmp_path / "shop.csv").write_text("sku,department,shelf\n17,food,bread\n18,food,milk\n19,toys,bread\n")
     h = read_hierarchy(tmp_path / "shop.csv", levels=["department", "shelf"], leaf="sku")
     assert set(h.edges) >= {("food", "17"), ("food", "18"), ("toys", "19")}
@@ -107,7 +107,7 @@ def test_levels_of_ones_own(tmp_path):
     )
 
 
-def test_columns_that_are_not_there(tmp_path):
+def test_missing_columns(tmp_path):
     (tmp_path / "shop.csv").write_text("sku,department\n17,food\n")
     with pytest.raises(HierarchyError, match=r"shop\.csv: has no column 'departement'; .* Near matches: 'department'"):
         read_hierarchy(tmp_path / "shop.csv", levels=["departement", "sku"])
@@ -117,7 +117,7 @@ def test_columns_that_are_not_there(tmp_path):
         read_hierarchy(tmp_path / "shop.csv", format="levels")
 
 
-def test_records_that_are_none(tmp_path):
+def test_invalid_records(tmp_path):
     (tmp_path / "h.json").write_text('{"categories": [1, 2]}')
     with pytest.raises(HierarchyError, match=r'h\.json: expected a list of records such as \{"kingdom"'):
         read_hierarchy(tmp_path / "h.json", format="levels")
@@ -133,12 +133,12 @@ def test_numbered_levels_highest_first(tmp_path, header):
     assert "level1" not in h
 
 
-def test_columns_that_are_no_levels_name_the_option_of_the_command_line(tmp_path):
+def test_columns_that_are_not_levels_name_the_command_line_option(tmp_path):
     (tmp_path / "h.csv").write_text("a,b\nx,y\n")
     with pytest.raises(HierarchyError, match=r"is known as a level; pass levels=\[highest, \.\.\.\] \(-O levels="):
         read_hierarchy(tmp_path / "h.csv", format="levels")
 
 
-def test_a_rank_that_no_row_has_is_passed_over(tmp_path):
+def test_a_rank_that_no_row_has_is_skipped(tmp_path):
     (tmp_path / "h.csv").write_text("kingdom,phylum,class,species\nAnimalia,,Mammalia,cat\nAnimalia,,Aves,owl\n")
     assert read_hierarchy(tmp_path / "h.csv").paths("cat") == (("Mammalia", "cat"),)

@@ -95,7 +95,7 @@ def test_shapes_that_are_not_nested(shape, ending, tmp_path):
         ({"names": {"0": "person", "1": "car"}}, r"h\.json: it maps numbers to names, which is a list of classes"),
     ],
 )
-def test_maps_that_are_no_hierarchy(data, sentence, tmp_path):
+def test_maps_that_are_not_a_hierarchy(data, sentence, tmp_path):
     (tmp_path / "h.json").write_text(json.dumps(data), encoding="utf-8")
     with pytest.raises(HierarchyError, match=sentence):
         read_hierarchy(tmp_path / "h.json")
@@ -128,7 +128,7 @@ def test_a_map_of_classes_to_paths(tmp_path):
     assert h.name("a3") == "wolf"
 
 
-def test_groups_of_one_size_are_no_lineages(tmp_path):
+def test_groups_of_one_size_are_not_lineages(tmp_path):
     groups = {"pet": ["cat", "dog"], "farm": ["cow", "pig"], "wild": ["fox", "elk"]}
     (tmp_path / "h.json").write_text(json.dumps(groups), encoding="utf-8")
     assert set(read_hierarchy(tmp_path / "h.json").leaves) == {"cat", "dog", "cow", "pig", "fox", "elk"}
@@ -203,7 +203,7 @@ def test_without_yaml(tmp_path, monkeypatch):
         read_hierarchy(tmp_path / "h.yaml")
 
 
-def test_an_index_of_classes_is_no_tree(tmp_path):
+def test_an_index_of_classes_is_refused(tmp_path):
     (tmp_path / "map.json").write_text('{"0": "cat", "1": "dog", "2": "car"}', encoding="utf-8")
     with pytest.raises(HierarchyError, match=r"map.json.* it maps numbers to names, which is a list of classes"):
         read_hierarchy(tmp_path / "map.json")

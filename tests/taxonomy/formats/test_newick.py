@@ -59,7 +59,7 @@ def test_a_deep_tree(tmp_path):
     assert read_hierarchy(tmp_path / "h.nwk") == deep
 
 
-def test_dropped_synsets_are_told(tmp_path):
+def test_dropped_synsets_are_reported(tmp_path):
     h = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("a", "x"), ("a", "y"), ("b", "x")])
     assert write_hierarchy(h, tmp_path / "h.nwk", lossy=True) == (
         "newick keeps one parent per concept: 1 concept loses the others and 1 inner concept left without children is "

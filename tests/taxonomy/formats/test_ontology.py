@@ -143,7 +143,7 @@ def test_escapes_in_names(obo):
     assert read_hierarchy(obo).name("D:5") == "limb, arm {or leg}"
 
 
-def test_lines_of_comment(obo):
+def test_comment_lines(obo):
     plain = read_hierarchy(obo)
     commented = OBO.replace("ontology:", "! of the header\nontology:").replace("is_a: D:1", "  ! of a term\nis_a: D:1")
     obo.write_text(commented, encoding="utf-8")

@@ -30,7 +30,7 @@ def test_outlines(text, ending, tmp_path):
     assert read_hierarchy(file) == Hierarchy.from_edges(EDGES)
 
 
-def test_numbers_tell_the_parent_wherever_they_stand(tmp_path):
+def test_numbers_give_the_parent_in_any_order(tmp_path):
     (tmp_path / "h.txt").write_text("1. a\n2. b\n1.1 c\n2.1 d\n1.2 e\n")
     h = read_hierarchy(tmp_path / "h.txt")
     assert h.children("a") == ("c", "e")
@@ -82,7 +82,7 @@ def test_labels_that_look_like_marks_are_quoted(tmp_path):
         ("Species\n  lion\n  tiger\n", ("lion", "tiger")),
     ],
 )
-def test_the_title_of_a_list_is_no_class(text, leaves, tmp_path):
+def test_the_title_of_a_list_is_not_a_class(text, leaves, tmp_path):
     (tmp_path / "h.csv").write_text(text, encoding="utf-8")
     assert read_hierarchy(tmp_path / "h.csv", "outline").leaves == leaves
     assert read_hierarchy(tmp_path / "h.csv", "outline", header="no").depth == 1

@@ -193,7 +193,7 @@ def test_what_a_text_file_holds_tells_its_format(text, understood, tmp_path):
     assert {hierarchy.paths(leaf)[0] for leaf in hierarchy.leaves} >= {("Animals", "Cats", "lion"), ("Plants", "Rose")}
 
 
-def test_a_wide_table_of_measurements_is_no_hierarchy(tmp_path):
+def test_a_wide_table_of_measurements_is_refused(tmp_path):
     rows = ["site,date,x,y,link", *(f"s{i},2026-01-{i + 10},{i},{i // 2},http://a.example/{i % 3}/b" for i in range(9))]
     (tmp_path / "h.csv").write_text("\n".join(rows))
     with pytest.raises(HierarchyError, match=r"h\.csv, line 1: .*(nor level columns|a level, or something else)"):

@@ -133,7 +133,7 @@ def test_compressed(known, tree, tmp_path):
 
 
 @pytest.mark.parametrize("known", BOTH_WAYS, ids=lambda f: f.name)
-def test_collapsed_chains_are_kept_or_told(known, tmp_path):
+def test_collapsed_chains_are_kept_or_reported_as_lost(known, tmp_path):
     chain = Hierarchy.from_edges([("r", "a"), ("a", "b"), ("b", "c"), ("b", "d"), ("r", "e")]).collapse()
     lost = write_hierarchy(chain, tmp_path / f"h{known.extensions[0]}")
     told = f"{known.name}: the names merged into 1 concept are lost ('a')"
@@ -141,7 +141,7 @@ def test_collapsed_chains_are_kept_or_told(known, tmp_path):
 
 
 @pytest.mark.parametrize("known", BOTH_WAYS, ids=lambda f: f.name)
-def test_inner_classes_are_kept_or_told(known, pets, tmp_path):
+def test_inner_classes_are_kept_or_reported_as_lost(known, pets, tmp_path):
     lost = write_hierarchy(pets.with_classes(["animal"]), tmp_path / f"h{known.extensions[0]}")
     told = f"{known.name}: the own leaf of 1 inner class becomes a plain leaf: its class is lost"
     assert (told in lost) == ("classes" not in known.keeps)

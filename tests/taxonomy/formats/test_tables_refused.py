@@ -105,7 +105,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_clear_is_refused_with_what_to_say(name, tmp_path):
+def test_ambiguous_tables_are_refused_with_advice(name, tmp_path):
     content, match = REFUSED[name]
     (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(HierarchyError, match=match) as raised:
@@ -154,7 +154,7 @@ def test_options_that_do_not_fit(options, match, tmp_path):
         read_hierarchy(file, **options)
 
 
-def test_what_was_decided_by_cells_says_how_to_say_otherwise(tmp_path):
+def test_a_decision_by_cells_names_the_option_that_changes_it(tmp_path):
     levels = read_described(written(tmp_path, "a.csv", "Type,Sub,Item\nF,C,o\nF,C,l\nV,R,c\n"))[1]
     assert levels == (
         "a.csv: level columns Type > Sub > Item, 3 levels, 3 classes; decided by its cells; "

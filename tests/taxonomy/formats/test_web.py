@@ -130,11 +130,11 @@ def test_bad_answers(server, path, message):
         read_hierarchy(f"{server}/{path}", max_bytes=50_000, timeout=0.5)
 
 
-def test_a_server_that_drips(server):
+def test_a_server_that_sends_byte_by_byte(server):
     with pytest.raises(HierarchyError, match=r"cannot fetch .*: it takes longer than 1 s; pass a longer timeout="):
         read_hierarchy(f"{server}/drip.csv", timeout=0.1)
 
 
-def test_nobody_listens():
+def test_connection_refused():
     with pytest.raises(HierarchyError, match=r"cannot fetch 'http://127\.0\.0\.1:9/h\.csv': .*refused"):
         read_hierarchy("http://127.0.0.1:9/h.csv")

@@ -90,7 +90,7 @@ def test_hundreds_of_classes_that_merge_one_by_one():
     assert chain.depth == 379
 
 
-def test_angles_decide_where_norms_are_set_aside():
+def test_with_unit_norm_angles_decide():
     long_and_short = [[10, 0.1], [1, 0], [0, 12], [0.1, 1]]
     found = induce_from_embeddings(long_and_short, ["a", "b", "c", "d"])
     assert found.hierarchy.children("a + b") == ("a", "b")

@@ -127,7 +127,7 @@ SENT_BACK = [name for name, (_, kinds, _, _) in BAD_ANSWERS.items() if kinds != 
 
 
 @pytest.mark.parametrize("name", SENT_BACK)
-def test_a_bad_answer_is_sent_back_with_what_was_wrong(name, server, chat):
+def test_a_bad_answer_is_sent_back_with_its_problems(name, server, chat):
     answer, _, words, _ = BAD_ANSWERS[name]
     server.tell(answer, GOOD)
     found = induce_with_llm(CIFAR, chat)
@@ -259,7 +259,7 @@ def test_the_same_bad_answer_twice_is_asked_for_twice_even_with_a_cache(tmp_path
     assert len(server.requests) == 3
 
 
-def test_progress_is_told_each_round(server, chat):
+def test_progress_is_reported_each_round(server, chat):
     told = []
     server.tell(without("deer"), GOOD)
     induce_with_llm(CIFAR, chat, progress=lambda number, placement: told.append((number, len(placement.paths))))
@@ -323,7 +323,7 @@ def test_a_layer_that_divides_nothing_is_left_out(server, chat):
     assert [problem.kind for problem in found.problems] == ["flat"]
 
 
-def test_layers_end_at_the_last_round_with_what_there_is(server, chat):
+def test_layers_end_at_the_last_round(server, chat):
     server.tell("nonsense that goes on. And on.")
     found = induce_with_llm(CIFAR, chat, strategy="layers", max_rounds=3)
     assert found.rounds == 3
@@ -332,7 +332,7 @@ def test_layers_end_at_the_last_round_with_what_there_is(server, chat):
     assert "Your last answer had faults" in server.prompt()
 
 
-def test_layers_keep_what_there_is_when_the_server_fails(server, chat):
+def test_layers_keep_their_result_when_the_server_fails(server, chat):
     server.tell(LAYER_1, status(500))
     found = induce_with_llm(CIFAR, chat, strategy="layers")
     assert found.complete
@@ -371,7 +371,7 @@ def test_a_thousand_classes(strategy, server, chat):
         ({"root": ""}, "root must be a name"),
     ],
 )
-def test_leaves_that_are_none(arguments, match):
+def test_invalid_leaves(arguments, match):
     options = {"leaves": ["cat", "dog"], **arguments}
     with pytest.raises(HierarchyError, match=match):
         induce_with_llm(chat=ChatModel("tiny", "http://127.0.0.1:1/v1"), **options)

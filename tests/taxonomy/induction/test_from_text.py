@@ -39,7 +39,7 @@ def test_each_pattern(sentence, above, below, pattern):
     "sentence",
     ["", "such as", "and other", "Such is life.", "is a kind of", "Including", "of such as the", "They are kinds"],
 )
-def test_sentences_that_say_nothing(sentence):
+def test_sentences_without_a_pattern(sentence):
     assert heads(sentence) == []
 
 
@@ -72,7 +72,7 @@ def test_evidence_of_each_edge():
     assert set(found.evidence) == {edge for edge in found.hierarchy.edges if edge[0] != "entity"}
 
 
-def test_what_has_too_little_evidence_hangs_from_the_root():
+def test_classes_without_enough_evidence_are_children_of_the_root():
     found = induce_from_text(CIFAR, CORPUS.splitlines(), min_count=2)
     assert not found.complete
     assert found.missing == ("deer",)
@@ -186,6 +186,6 @@ def test_a_damaged_archive_is_named(data, tmp_path):
         (["Nothing."], "lower min_count (-P min_count"),
     ],
 )
-def test_a_corpus_without_text_is_said_to_be_empty(corpus, message):
+def test_an_empty_corpus_is_reported(corpus, message):
     (problem,) = induce_from_text(["cat", "dog"], corpus).problems
     assert message in problem.message

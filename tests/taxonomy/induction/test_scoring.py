@@ -36,7 +36,7 @@ def test_the_gold_tree_itself_has_full_marks():
     assert score_induced(GOLD, GOLD)["n_leaves_compared"] == 4
 
 
-def test_synsets_of_one_name_are_told_apart_by_their_ids():
+def test_synsets_with_the_same_name_are_distinguished_by_id():
     twice = Hierarchy.from_edges(
         [("r", "1"), ("r", "2"), ("1", "cat"), ("1", "dog"), ("2", "car"), ("2", "bus")], names={"1": "cap", "2": "cap"}
     )
@@ -147,7 +147,7 @@ def test_images_score_geometry_and_held_out_work(clouds):
     assert "edge_f1" not in right
 
 
-def test_validation_images_are_used_where_given(clouds):
+def test_validation_images_are_used(clouds):
     X, y = clouds
     swapped = np.array(["dog", "cat", "bus", "car"]).repeat(20)
     scores = score_induced(

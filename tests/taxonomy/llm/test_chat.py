@@ -35,7 +35,7 @@ def model(chat, **options):
     return ChatModel("tiny", chat.url, **{"backoff": 0.001, "timeout": 5, **options})
 
 
-def test_an_answer_and_what_was_sent():
+def test_the_request_and_its_answer():
     with running_chat(ok("hello", prompt_tokens=20, completion_tokens=3)) as server:
         chat = model(server, max_tokens=50, prices=(1.0, 10.0))
         answer = chat.ask(HELLO, seed=7)
@@ -48,7 +48,7 @@ def test_an_answer_and_what_was_sent():
     assert "1 call" in repr(chat)
 
 
-def test_the_limit_of_tokens_is_told():
+def test_the_limit_of_tokens_is_sent():
     with running_chat(ok("hel", finish_reason="length")) as server:
         answer = model(server).ask(HELLO)
     assert answer.truncated
@@ -78,7 +78,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
-def test_a_fault_that_passes_is_tried_again(fault):
+def test_a_temporary_fault_is_retried(fault):
     with running_chat(fault, fault, "hello") as server:
         chat = model(server, timeout=0.3, max_retries=2)
         assert chat.ask(HELLO).text == "hello"
@@ -104,7 +104,7 @@ REASONS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_that_stays_ends_within_bounds_and_says_why(name, tmp_path):
+def test_a_permanent_fault_ends_within_bounds_and_says_why(name, tmp_path):
     with running_chat(FAULTS[name]) as server:
         chat = model(server, timeout=0.2, max_retries=1, cache=tmp_path / "answers")
         with pytest.raises(LLMError, match=REASONS[name]):
@@ -125,14 +125,14 @@ def test_a_fault_that_stays_ends_within_bounds_and_says_why(name, tmp_path):
     ],
     ids=["401", "404", "400", "quota", "endless"],
 )
-def test_what_will_not_pass_is_not_tried_again(fault, match, monkeypatch):
+def test_permanent_errors_are_not_retried(fault, match, monkeypatch):
     monkeypatch.setattr(endpoint_module, "MAX_BODY", 2000)
     with running_chat(fault) as server, pytest.raises(LLMError, match=match):
         model(server).ask(HELLO)
     assert len(server.requests) == 1
 
 
-def test_a_body_that_drips_ends_at_the_time_out():
+def test_a_slow_body_ends_at_the_timeout():
     with (
         running_chat(dripping(0.05, 200)) as server,
         pytest.raises(LLMError, match="no complete answer within"),
@@ -146,7 +146,7 @@ def test_the_server_says_how_long_to_wait():
     assert server.times[1] - server.times[0] >= 0.4
 
 
-def test_a_wait_beyond_the_bound_is_not_waited_for():
+def test_a_wait_beyond_max_wait_is_an_error():
     match = r"next try would be in 3600 s, beyond max_wait=120 s.*429"
     with running_chat(status(429, retry_after="3600"), "hello") as server, pytest.raises(LLMError, match=match):
         model(server).ask(HELLO)
@@ -194,7 +194,7 @@ def test_none_leaves_parameters_to_the_server():
 # -- keys and addresses --------------------------------------------------------------------------------------------
 
 
-def test_a_server_of_ones_own_needs_no_key(monkeypatch):
+def test_a_local_server_needs_no_key(monkeypatch):
     with running_chat("hello") as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         assert ChatModel("tiny").ask(HELLO).text == "hello"
@@ -219,12 +219,12 @@ def test_an_address_without_http_is_refused_before_anything_is_asked(address, mo
         ChatModel("tiny")
 
 
-def test_an_address_that_is_none():
+def test_an_invalid_address():
     with pytest.raises(LLMError, match="base_url 'http://a:b:c' is not an address"):
         ChatModel("gpt", "http://a:b:c").ask(HELLO)
 
 
-def test_nobody_listens():
+def test_connection_refused():
     with running_chat("hello") as server:
         pass
     with pytest.raises(LLMError, match="gave up after 2 tries: cannot reach http://127"):
@@ -253,7 +253,7 @@ def test_an_answer_is_kept_and_replayed_without_server_or_key(tmp_path):
     [{"temperature": 0.5}, {"max_tokens": 7}, {"model": "other"}],
     ids=["temperature", "max_tokens", "model"],
 )
-def test_another_question_is_another_entry(change, tmp_path):
+def test_another_question_has_another_cache_entry(change, tmp_path):
     with running_chat("one", "two") as server:
         model(server, cache=tmp_path).ask(HELLO)
         options = {"model": "tiny", "base_url": server.url, "cache": tmp_path, **change}
@@ -287,7 +287,7 @@ def test_offline_names_the_prompt_that_is_missing(tmp_path):
     ],
     ids=["empty", "cut", "not UTF-8", "a list", "another request", "nested"],
 )
-def test_a_damaged_entry_is_asked_anew_and_written_anew(damage, tmp_path):
+def test_a_damaged_cache_entry_is_replaced(damage, tmp_path):
     with running_chat("one", "two") as server:
         chat = model(server, cache=tmp_path)
         chat.ask(HELLO)
@@ -363,7 +363,7 @@ def test_options_out_of_range(options, match):
         ([{"role": "user", "content": 3}], "content of type int"),
     ],
 )
-def test_messages_that_are_none(messages, match):
+def test_invalid_messages(messages, match):
     with pytest.raises(HCEPError, match=match):
         ChatModel("tiny", "http://127.0.0.1:1/v1").ask(messages)
 

@@ -40,7 +40,7 @@ def dripping_headers(handler):
 
 
 @pytest.mark.parametrize("code", [200, 400, 401, 429, 500, 503])
-def test_no_endless_body_takes_memory_whatever_its_status(code, monkeypatch):
+def test_an_endless_body_does_not_fill_memory(code, monkeypatch):
     monkeypatch.setattr(endpoint_module, "MAX_BODY", 1_000_000)
     with running_chat(endless(code)) as server:
         chat = model(server)
@@ -52,7 +52,7 @@ def test_no_endless_body_takes_memory_whatever_its_status(code, monkeypatch):
     assert peak < 10_000_000
 
 
-def test_dripped_headers_do_not_outlast_the_time_out():
+def test_slow_headers_end_at_the_timeout():
     with running_chat(dripping_headers) as server:
         started = time.monotonic()
         with pytest.raises(LLMError, match=r"no complete answer within 0\.3 s"):

@@ -65,12 +65,12 @@ def test_images_in_memory_and_in_a_store_show_the_same(tmp_path):
         ({"images": Embeddings(np.ones((1, 6)), source="x.npy")}, "x.npy: images have no labels"),
     ],
 )
-def test_what_cannot_be_compared_is_said(options, match):
+def test_incomparable_inputs_are_refused(options, match):
     with pytest.raises(HCEPError, match=match):
         interpret(bears(), **options)
 
 
-def test_nothing_to_name_by_gives_no_names():
+def test_no_source_of_names_gives_no_names():
     found = interpret(bears())
     assert not found.names.atoms
     assert not found.kept

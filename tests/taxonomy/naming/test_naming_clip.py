@@ -76,7 +76,7 @@ def test_the_command_uses_the_models_own_encoder(model, encoder, tmp_path):
     assert read_model(model).atom_names.meaning("pet", "cat") == "cat"
 
 
-def test_template_and_centring_are_kept_with_the_names(model, tmp_path):
+def test_template_and_centring_are_saved_with_the_names(model, tmp_path):
     (tmp_path / "phrases.txt").write_text("\n".join(POOL), encoding="utf-8")
     run(
         "interpret", model, "--vocabulary", tmp_path / "phrases.txt", "--template", "a photo of {}", "-P", "center=true"

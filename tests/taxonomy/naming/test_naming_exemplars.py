@@ -49,7 +49,7 @@ def test_projections_fall_and_the_contrast_rises():
     assert max(low) < min(high)
 
 
-def test_without_contrast_there_is_none():
+def test_contrast_is_off_by_default():
     X, y = bear_images()
     assert exemplars(bears(), X, y)["bear", "grizzly"].contrast == ()
 
@@ -135,7 +135,7 @@ def test_imagenettes_tench_atom_shows_tenches(wordnet_dag):
         ({"X": [], "y": None}, "X has no images"),
     ],
 )
-def test_what_does_not_fit_is_refused(change, match):
+def test_invalid_arguments_are_refused(change, match):
     X, y = bear_images()
     with pytest.raises(HCEPError, match=match):
         exemplars(**{"dictionary": bears(), "X": X, "y": y, **change})

@@ -65,7 +65,7 @@ def test_every_violation_goes_back_with_its_reason():
     ]
 
 
-def test_an_atom_that_keeps_failing_keeps_its_phrase_and_is_told():
+def test_an_atom_that_keeps_failing_keeps_its_phrase_and_is_reported():
     with running_chat("white bears in the snow") as chat:
         found, failures = summarize_atoms(names(POLAR), BEARS, model(chat), rounds=4)
     assert len(chat.requests) == 4
@@ -104,7 +104,7 @@ def test_atoms_without_phrases_are_not_asked_about():
 
 
 @pytest.mark.parametrize("fault", [dropped, status(500), status(401)])
-def test_a_server_that_is_gone_is_not_asked_for_every_atom(fault):
+def test_a_dead_server_is_not_asked_for_every_atom(fault):
     with running_chat(fault) as chat:
         found, failures = summarize_atoms(names(), BEARS, model(chat))
     assert len(chat.requests) == 3
@@ -122,7 +122,7 @@ def test_a_second_run_replays_the_first(tmp_path):
     assert again.meaning(*POLAR) == GOOD
 
 
-def test_a_run_that_was_cut_short_goes_on_where_it_stopped(tmp_path):
+def test_an_interrupted_run_continues(tmp_path):
     with running_chat(GOOD, GOOD, status(500)) as chat:
         _, first = summarize_atoms(names(), BEARS, model(chat, cache=tmp_path))
     assert len(first) == 4
@@ -149,14 +149,14 @@ def test_rounds_are_positive():
         describe_atoms(BEARS, ChatModel("loopback", "http://127.0.0.1:9/v1"), n_phrases=0)
 
 
-def test_descriptions_are_a_phrase_a_line_whatever_the_bullets():
+def test_descriptions_have_one_phrase_per_line_with_any_bullets():
     with running_chat("1. white fur\n- small round ears\n\n* black **nose**\nBlack claws.\nwhite fur\n") as chat:
         found, _ = describe_atoms(BEARS, model(chat), edges=[POLAR], n_phrases=4)
     assert found == {POLAR: ("white fur", "small round ears", "Black claws")}
     assert "Reply with 4 phrases" in chat.requests[0]["messages"][0]["content"]
 
 
-def test_bad_descriptions_go_back_and_at_last_are_told():
+def test_bad_descriptions_are_sent_back_and_finally_reported():
     with running_chat("polar bears\nwhite BEAR\n", "white fur") as chat:
         found, failures = describe_atoms(BEARS, model(chat), edges=[POLAR], n_phrases=4, rounds=2)
     assert "it has 0 usable phrases where 4 are asked for; one uses the name 'polar bear'" in chat.prompt()

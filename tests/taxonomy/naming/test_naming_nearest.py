@@ -47,7 +47,7 @@ def test_top_k_cuts_and_a_small_pool_is_enough():
     assert len(name_atoms(bears(), PHRASES[:3], VECTORS[:3], top_k=10)["thing", "bear"].phrases) == 3
 
 
-def test_ties_go_to_the_alphabet():
+def test_ties_go_to_alphabetical_order():
     names = name_atoms(bears(), ["white", "alabaster"], [VECTORS[2], 2 * VECTORS[2]])
     assert [phrase.text for phrase in names["bear", "polar_bear"].phrases] == ["alabaster", "white"]
 
@@ -99,7 +99,7 @@ def test_a_whitener_that_cannot_be_undone_is_refused():
         raw_atoms(d)
 
 
-def test_centring_takes_out_what_all_texts_share():
+def test_centring_removes_what_all_texts_share():
     gap = np.full(len(AXES), 5.0)
     shared = name_atoms(bears(), PHRASES, VECTORS + gap)
     centred = name_atoms(bears(), PHRASES, VECTORS + gap, center=True)

@@ -85,7 +85,7 @@ def test_a_template_needs_one_place(template):
         embed_phrases(bear_encoder(), ["fur"], template=template)
 
 
-def test_without_a_text_tower_images_are_pointed_to():
+def test_without_a_text_tower_images_are_suggested():
     mute = FunctionEncoder(lambda batch: np.zeros((len(batch), 6)), name="mute", preprocessing={"size": 8})
     with pytest.raises(HCEPError, match=r"'mute' has no text tower.*`hcep interpret MODEL DATA`"):
         embed_phrases(mute, ["fur"])
