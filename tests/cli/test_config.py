@@ -1,4 +1,4 @@
-"""Options from TOML: precedence, unknown keys, and the file a run leaves behind."""
+"""Options from a TOML file: precedence, unknown keys, old keys, and the file that a run writes."""
 
 from pathlib import Path
 from typing import Annotated
@@ -45,13 +45,13 @@ def write(tmp_path, text) -> str:
     return str(path)
 
 
-def test_file_beats_defaults_and_flags_beat_the_file(app, tmp_path):
+def test_the_file_takes_precedence_over_defaults_and_flags_over_the_file(app, tmp_path):
     path = write(tmp_path, 'oven-heat = 200\nfan = true\nspice = ["salt", "mint"]\n')
     assert run(app, "bake", "bread", "--config", path).stdout == "bread 200 True ['salt', 'mint']\n"
     assert run(app, "bake", "bread", "--config", path, "--oven-heat", "90").stdout.startswith("bread 90 True")
 
 
-def test_own_table_beats_the_top_and_other_tables_are_passed_over(app, tmp_path):
+def test_the_table_of_the_command_takes_precedence_and_other_tables_are_ignored(app, tmp_path):
     path = write(tmp_path, "oven-heat = 200\n[bake]\noven-heat = 210\n[eat]\nfast = true\n")
     assert run(app, "bake", "bread", "--config", path).stdout.startswith("bread 210")
 
@@ -110,7 +110,7 @@ def test_bad_files(app, tmp_path):
     assert "is not TOML" in str(result.exception)
 
 
-def test_what_was_resolved_runs_again(app, tmp_path):
+def test_the_saved_configuration_repeats_the_run(app, tmp_path):
     first = run(app, "bake", 'rye "dark"', "--oven-heat", "90", "--spice", "salt")
     saved = str(tmp_path / "hcep-config.toml")
     assert Path(saved).read_text(encoding="utf-8").startswith('[bake]\nwhat = "rye \\"dark\\""\noven-heat = 90\n')

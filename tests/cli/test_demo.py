@@ -1,4 +1,4 @@
-"""`hcep demo`, as a person runs it."""
+"""`hcep demo` in a process of its own."""
 
 import json
 import os

@@ -78,7 +78,7 @@ def test_one_model_as_json(model, data):
     assert facts["classes"] is None
 
 
-def test_one_model_for_people(model, data):
+def test_one_model_is_printed_in_plain_words(model, data):
     text = run("evaluate", model, data, "--by-class")
     for words in ("accuracy", "right down to level 1, 2, …", "(ECE)", "docs/metrics.md", " to ", "tench"):
         assert words in text
@@ -87,13 +87,13 @@ def test_one_model_for_people(model, data):
     assert "†" not in text
 
 
-def test_which_split_was_evaluated_is_said(model, data):
+def test_the_evaluated_split_is_named(model, data):
     result = invoke("evaluate", model, data, "--json")
     assert json.loads(result.stdout)["data"] == f"{data}, split val"
     assert result.stderr == ""
 
 
-def test_images_that_the_model_was_fitted_on_are_warned_of(model, data, tmp_path, monkeypatch):
+def test_training_images_give_a_warning(model, data, tmp_path, monkeypatch):
     again = invoke("evaluate", model, data, "--split", "train", "--json")
     assert f"warning: {data}, split train is what the model was fitted on" in again.stderr
     assert again.stderr.count("\n") == 1
@@ -133,7 +133,7 @@ def test_compare_with_baselines_and_another_model(model, paper, data):
     assert [found[str(paper), "ece"]["low"], found[str(paper), "ece"]["high"]] == alone["intervals"]["ece"]
 
 
-def test_compare_for_people(model, data):
+def test_compare_prints_a_table_that_fits_the_terminal(model, data):
     narrow = run("evaluate", model, data, "--compare", "omp", "--by-class")
     assert "precision" in narrow
     assert "†" in narrow
@@ -173,7 +173,7 @@ def test_one_model_as_a_table(model, data, tmp_path):
     assert "intervals" in json.loads((tmp_path / "facts.txt").read_text(encoding="utf-8"))
 
 
-def test_files_are_not_replaced_unasked(model, data, tmp_path):
+def test_files_are_overwritten_only_on_request(model, data, tmp_path):
     path, images = tmp_path / "t.md", tmp_path / "i.parquet"
     path.write_text("mine")
     images.write_text("mine")
@@ -228,7 +228,7 @@ def test_all_methods(model, data, monkeypatch):
 
 
 @pytest.mark.slow
-def test_really_all_methods(model, data):
+def test_every_method_runs_or_is_skipped_with_a_reason(model, data):
     table = json.loads(run("evaluate", model, data, "--compare", "all", "--json"))
     methods = {score["method"] for score in table["scores"]} | {one["method"] for one in table["skipped"]}
     assert methods == {"ours", *(method.label for method in METHODS.values())}
@@ -266,7 +266,7 @@ def test_a_folder_without_a_model(model, data, tmp_path):
     fails("no complete model at", "evaluate", model, data, "--compare", tmp_path)
 
 
-def test_training_images_must_be_there_for_methods_alone(model, paper, data, tmp_path):
+def test_training_images_are_needed_only_for_methods(model, paper, data, tmp_path):
     sample = load_sample()
     np.savez(tmp_path / "x.npz", embeddings=sample.X_val[:50, :N_DIMS], labels=sample.y_val[:50])
     words = ["evaluate", model, tmp_path / "x.npz", "--compare", "nn"]
@@ -296,7 +296,7 @@ def test_compared_models_need_the_same_classes(model, data, tmp_path):
     fails("1 labels are not classes of the model '.*nine'", "evaluate", model, data, "--compare", tmp_path / "nine")
 
 
-def test_forms_that_do_not_fit(model, data, tmp_path):
+def test_unknown_file_types_are_rejected(model, data, tmp_path):
     words = ["evaluate", model, data]
     fails(r"--output: expected a name ending in .md, .tex, .csv, .json, got", *words, "-o", tmp_path / "t")
     fails(r"--per-image: expected a name ending in .parquet or .csv", *words, "--per-image", tmp_path / "t.json")
@@ -308,7 +308,7 @@ def test_names_are_checked_before_any_work(tmp_path):
     fails("no complete model at", *words, "nn", "--compare", tmp_path)
 
 
-def test_help_teaches():
+def test_help_shows_options_and_an_example():
     text = run("evaluate", "--help-all", env={"COLUMNS": "160"})
     for words in (
         "--compare",

@@ -22,7 +22,7 @@ def tree(tmp_path):
     return file
 
 
-def test_a_model_of_names_with_unlabelled_and_labelled_vectors(clip, tree, tmp_path):  # noqa: F811
+def test_a_model_from_names_with_unlabelled_and_labelled_vectors(clip, tree, tmp_path):  # noqa: F811
     encoder = f"transformers:{clip[0]}"
     given = ["fit", "--from-text", "--encoder", encoder, "--hierarchy", str(tree), "-o"]
     run(*given, str(tmp_path / "names"))
@@ -38,6 +38,6 @@ def test_a_model_of_names_with_unlabelled_and_labelled_vectors(clip, tree, tmp_p
     assert told["gap"] > 0
 
 
-def test_what_it_needs(tmp_path):
+def test_missing_inputs_are_rejected(tmp_path):
     fails("--from-text needs --hierarchy", "fit", "--from-text", "-o", str(tmp_path / "model"))
     fails("DATA is missing", "fit", "-o", str(tmp_path / "model"))

@@ -1,4 +1,4 @@
-"""`--help` of every command ends with an example that works as typed, in an empty folder."""
+"""The help of every command ends with an example that runs as typed in an empty folder."""
 
 import re
 import shlex

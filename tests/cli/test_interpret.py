@@ -63,7 +63,7 @@ def _nothing_of_the_machine(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-def test_phrases_with_embeddings_name_every_atom_and_stay_with_the_model(model, embedded):
+def test_embedded_phrases_describe_every_step_and_are_saved_with_the_model(model, embedded):
     found = json.loads(run("interpret", model, "--vocabulary", embedded, "-n", "2", "--json"))
     assert {(atom["parent"], atom["child"]): atom["meaning"] for atom in found["atoms"]} == RIGHT
     assert {len(atom["phrases"]) for atom in found["atoms"]} == {2}
@@ -121,7 +121,7 @@ def test_images_of_another_encoder_or_without_labels_are_refused(model, tmp_path
     assert read_model(model).atom_names is None
 
 
-def test_runs_add_up_and_a_synset_alone_leaves_the_others(model, embedded, images):
+def test_a_run_for_one_concept_keeps_the_descriptions_of_others(model, embedded, images):
     run("interpret", model, "--vocabulary", embedded)
     run("interpret", model, images, "--concept", "grizzly")
     names = read_model(model).atom_names
@@ -131,7 +131,7 @@ def test_runs_add_up_and_a_synset_alone_leaves_the_others(model, embedded, image
     assert names["bear", "polar_bear"].phrases
 
 
-def test_a_language_model_sums_up_what_is_there(model, embedded, tmp_path):
+def test_a_language_model_summarises_the_phrases(model, embedded, tmp_path):
     run("interpret", model, "--vocabulary", embedded)
 
     def answer(request):
@@ -175,7 +175,7 @@ def test_an_encoder_without_a_text_tower_points_to_images_before_anything_is_ask
     assert read_model(model).atom_names is None
 
 
-def test_wordnets_definitions_are_found_by_themselves(tmp_path):
+def test_wordnets_definitions_are_used_by_default(tmp_path):
     sample = load_sample()
     fitted = HCEPClassifier(sample.hierarchy, shrinkage=None, anchor=0.1).fit(sample.X_train[:, :32], sample.y_train)
     save_model(fitted, tmp_path / "m")
@@ -194,7 +194,7 @@ def imagenette(tmp_path):
     return save_model(fitted, tmp_path / "imagenette")
 
 
-def test_glosses_are_attached_where_the_encoder_is_unknown_and_images_go_on(imagenette, tmp_path):
+def test_glosses_are_attached_if_the_encoder_is_unknown_and_images_still_count(imagenette, tmp_path):
     result = invoke("interpret", imagenette, tmp_path / "val.npz", "--glosses")
     assert result.exit_code == 0
     assert result.stderr.strip() == (
@@ -206,7 +206,7 @@ def test_glosses_are_attached_where_the_encoder_is_unknown_and_images_go_on(imag
     assert f"{sum(bool(atom.exemplars) for atom in atoms)} with images; saved with" in result.stdout
 
 
-def test_glosses_are_attached_where_the_encoder_has_no_text_tower(imagenette):
+def test_glosses_are_attached_if_the_encoder_has_no_text_tower(imagenette):
     model = load_model(imagenette)
     save_model(model, imagenette, encoder=load_encoder(ENCODER))
     result = invoke("interpret", imagenette, "--encoder", ENCODER, "--glosses", "--table", "--concept", "golf ball")
@@ -249,7 +249,7 @@ def test_images_added_to_phrases_are_shown(model, embedded, images):
         (["--vocabulary", "p.npz", "--template", "a {}"], "--template has no effect on 'p.npz', .* leave"),
     ],
 )
-def test_what_cannot_be_done_is_said(model, words, match):
+def test_impossible_requests_are_rejected(model, words, match):
     fails(match, "interpret", model, *words)
 
 
@@ -280,7 +280,7 @@ def test_embedded_phrases_are_not_mixed(model, embedded):
     fails("contains embeddings and cannot be combined", "interpret", model, "--vocabulary", embedded, "--glosses")
 
 
-def test_damaged_names_are_made_anew(model, embedded):
+def test_damaged_descriptions_are_replaced(model, embedded):
     run("interpret", model, "--vocabulary", embedded)
     (model / "atoms.json").write_text('{"hcep-atom-names"', encoding="utf-8")
     with pytest.raises(HCEPError, match=r"atoms.json: 18 bytes where"):
@@ -292,7 +292,7 @@ def test_damaged_names_are_made_anew(model, embedded):
     assert read_model(model).atom_names.meaning("bear", "polar_bear") == "all white"
 
 
-def test_names_of_images_that_a_terminal_would_obey_are_not_printed_as_they_are(model, tmp_path):
+def test_control_characters_in_names_of_images_are_escaped(model, tmp_path):
     X, y = bear_images()
     np.savez(tmp_path / "evil.npz", embeddings=X, labels=y, ids=[f"\x1b[31mred{i}" for i in range(len(y))])
     for words in ([], ["--table"]):
@@ -336,7 +336,7 @@ def test_the_report_escapes_names(model, photo, tmp_path):
     assert '<span class="meaning soft"' in page
 
 
-def test_without_names_explanations_are_as_before(model, tmp_path):
+def test_explanations_without_descriptions_are_unchanged(model, tmp_path):
     Image.new("RGB", (32, 32), "blue").save(tmp_path / "blue.png")
     assert len(run("explain", model, tmp_path / "blue.png", "--encoder", ENCODER).splitlines()) == 1
     record = json.loads(run("explain", model, tmp_path / "blue.png", "--encoder", ENCODER, "--json"))[0]

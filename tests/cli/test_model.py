@@ -1,4 +1,4 @@
-"""`hcep model`: a fitted model changed from the command line, every change written down and undone."""
+"""`hcep model`: a fitted model is changed from the command line; every change is logged and can be undone."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def model(tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
-def test_from_fit_to_a_promise(model: Path, tmp_path: Path) -> None:
+def test_calibrated_coverage_holds_on_new_images(model: Path, tmp_path: Path) -> None:
     test, out = save(tmp_path / "test.npz", COLOURS, 2), tmp_path / "out.csv"
     fails("no held-out scores.*hcep model calibrate", "predict", model, test, "--coverage", "0.9", "-o", out)
     said, _ = run("model", "calibrate", model, save(tmp_path / "val.npz", COLOURS, 1, 30))
@@ -49,7 +49,7 @@ def test_from_fit_to_a_promise(model: Path, tmp_path: Path) -> None:
     assert {"answer_name", "answer_probability", "kind"} <= set(rows[0])
 
 
-def test_photos_of_the_fit_promise_nothing(photos: Path, fitted: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_training_photos_are_not_used_for_calibration(photos: Path, fitted: Path, tmp_path: Path) -> None:  # noqa: F811
     model = shutil.copytree(fitted, tmp_path / "model")
     words = ("model", "calibrate", model, photos, "--encoder", ENCODER)
     fails("photos.*, split train: all 24 images are training images of the model", *words, "--split", "train")
@@ -68,14 +68,14 @@ def test_photos_of_the_fit_promise_nothing(photos: Path, fitted: Path, tmp_path:
     assert len(load_model(model).held_out_) == 6
 
 
-def test_an_audit_says_which_photos_are_of_the_fit(photos: Path, fitted: Path) -> None:  # noqa: F811
+def test_an_audit_counts_training_photos(photos: Path, fitted: Path) -> None:  # noqa: F811
     told = ["audit", str(fitted), str(photos), "--encoder", ENCODER]
     note = "24 of 24 images are training images of the model"
     for split, said in (("train", True), ("val", False)):
         assert (note in CliRunner().invoke(app, [*told, "--split", split]).stderr.replace("\n", " ")) == said
 
 
-def test_a_store_that_a_model_was_fitted_on_is_known_too(photos: Path, tree: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_training_images_of_a_store_are_recognised(photos: Path, tree: Path, tmp_path: Path) -> None:  # noqa: F811
     run("encode", photos, "--encoder", ENCODER, "-o", tmp_path / "store")
     run("fit", tmp_path / "store", "--hierarchy", tree, "-o", tmp_path / "model")
     words = ("model", "calibrate", tmp_path / "model", tmp_path / "store")
@@ -109,14 +109,14 @@ def test_a_class_is_added_moved_renamed_and_removed(model: Path, tmp_path: Path)
     assert summary["training"]["images_per_class"]["van"] == 24
 
 
-def test_what_is_not_there_is_said(model: Path, tmp_path: Path) -> None:
+def test_unknown_classes_concepts_and_versions_are_rejected(model: Path, tmp_path: Path) -> None:
     fails("'emu' is not a class of the model", "model", "edit", model, "--remove", "emu")
     fails("'vehicl'.*vehicle", "model", "edit", model, "--move", "cat:vehicl")
     fails("there is no change to undo", "model", "undo", model)
     fails("no model at", "model", "log", tmp_path / "nothing")
 
 
-def test_a_class_below_a_class_is_told_of(model: Path, tmp_path: Path) -> None:
+def test_a_class_below_a_class_gives_a_note(model: Path, tmp_path: Path) -> None:
     vans = save(tmp_path / "vans.npz", ("van", "cat"), 3)
     _, notes = run("model", "add", model, vans, "--class", "van", "--under", "car")
     assert (

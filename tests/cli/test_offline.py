@@ -51,7 +51,7 @@ def offline(tmp_path):
     return run
 
 
-def test_the_cut_is_one(offline):
+def test_the_network_is_really_cut(offline):
     asked, _ = offline(program="import urllib.request as u; u.urlopen('http://127.0.0.1:9')")
     assert "the network was asked for" in asked.stderr
     assert "ModuleNotFoundError" in offline(program="import torch")[0].stderr
@@ -59,7 +59,7 @@ def test_the_cut_is_one(offline):
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_a_photo_is_explained_at_once(offline, tmp_path):
+def test_a_photo_is_explained_without_preparation(offline, tmp_path):
     offline("explain", "china.jpg", cache="another")  # leaves bytecode, as an installation does
     first, seconds = offline("explain", "china.jpg")
     assert first.returncode == 0, first.stderr
@@ -80,7 +80,7 @@ def test_a_photo_is_explained_at_once(offline, tmp_path):
     assert "http" not in page.replace("http://www.w3.org", "")
 
 
-def test_a_mistake_is_told_before_anything_is_loaded(offline, tmp_path):
+def test_errors_come_before_anything_is_loaded(offline, tmp_path):
     (tmp_path / "notes.txt").write_text("not an image")
     (tmp_path / "empty").mkdir()
     program = """

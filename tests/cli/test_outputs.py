@@ -10,7 +10,7 @@ def test_a_file_is_written_with_its_folders(tmp_path):
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["table.md"]
 
 
-def test_what_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path):
+def test_a_failed_write_keeps_the_old_file_and_leaves_nothing_else(tmp_path):
     path = tmp_path / "table.md"
     path.write_text("old")
     with pytest.raises(RuntimeError, match="half way"):
@@ -25,7 +25,7 @@ def write_half(path):
         raise RuntimeError("half way")
 
 
-def test_existing_files_are_refused_unless_forced(tmp_path):
+def test_existing_files_are_refused_unless_overwritten(tmp_path):
     path = tmp_path / "table.md"
     refuse_existing(path, False, "--output")
     refuse_existing(None, False, "--output")

@@ -1,4 +1,4 @@
-"""Embeddings and photos as people have them, through the commands."""
+"""Photos and embeddings in the forms that users have, through the commands."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def colours(batch):  # type: ignore[no-untyped-def]
 
 
 def run(*words: object) -> tuple[str, str]:
-    """What a command prints, and what it says on standard error."""
+    """Return what a command prints on standard output and on standard error."""
     result = CliRunner().invoke(app, list(map(str, words)), catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout, result.stderr
@@ -83,12 +83,12 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HCEP_CACHE", str(tmp_path / "cache"))
 
 
-# -- photos that are odd -------------------------------------------------------------------------------------
+# -- photos with problems -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def odd(tmp_path: Path) -> Path:
-    """A class without images, an image without a class, one that is there twice, a class that the tree lacks."""
+    """Photos with a class without images, a photo in two classes, and a class that the tree lacks."""
     for c, label in enumerate(("cat", "dog", "unicorn")):
         (tmp_path / "odd" / label).mkdir(parents=True)
         for i in range(3):
@@ -99,7 +99,7 @@ def odd(tmp_path: Path) -> Path:
     return tmp_path / "odd"
 
 
-def test_each_oddity_is_a_sentence_with_its_count(odd: Path, tmp_path: Path) -> None:
+def test_each_problem_of_the_photos_is_a_note_with_its_count(odd: Path, tmp_path: Path) -> None:
     picture(COLOURS["cat"], 77).save(odd / "loose.png")
     dataset = read_images(odd)
     encode_images(dataset, ENCODER, tmp_path / "store")
@@ -117,7 +117,7 @@ def test_each_oddity_is_a_sentence_with_its_count(odd: Path, tmp_path: Path) -> 
     ]
 
 
-def test_photos_in_order_need_no_sentence(photos: Path, tree: Path, tmp_path: Path) -> None:
+def test_photos_without_problems_give_no_note(photos: Path, tree: Path, tmp_path: Path) -> None:
     _, said = run("encode", photos, "--encoder", ENCODER, "--hierarchy", tree, "-o", tmp_path / "store")
     assert "note:" not in said
 
@@ -131,7 +131,7 @@ def test_empty_folders_below_splits(photos: Path, tmp_path: Path) -> None:
     assert list(folder_notes(read_images(tmp_path / "p"))) == ["1 class folder without an image: 'val/emu'"]
 
 
-def test_encode_and_fit_say_them(odd: Path, tree: Path, tmp_path: Path) -> None:
+def test_encode_and_fit_print_the_notes(odd: Path, tree: Path, tmp_path: Path) -> None:
     _, said = run("encode", odd, "--encoder", ENCODER, "--hierarchy", tree, "-o", tmp_path / "store", "--json")
     assert said.count("note:") == 4
     _, said = run("fit", odd, "--encoder", ENCODER, "--hierarchy", "flat", "-o", tmp_path / "m", "--json")
@@ -140,7 +140,7 @@ def test_encode_and_fit_say_them(odd: Path, tree: Path, tmp_path: Path) -> None:
     fails("classes is not a concept", "fit", tmp_path / "store", "--hierarchy", tree, "-o", tmp_path / "n")
 
 
-def test_a_removed_photo_leaves_the_fit(odd: Path, tmp_path: Path) -> None:
+def test_a_removed_photo_is_not_fitted(odd: Path, tmp_path: Path) -> None:
     options = ["--encoder", ENCODER, "--hierarchy", "flat", "-o", tmp_path / "m", "--json", "--overwrite"]
     assert json.loads(run("fit", odd, *options)[0])["n_images"] == 10
     (odd / "dog" / "again.png").unlink()
@@ -166,7 +166,7 @@ def test_predict_takes_photos_and_writes_csv(model: Path, photos: Path, tmp_path
     assert len(rows[0]["coefficients"].split()) == 2
 
 
-def test_predictions_have_a_form(model: Path, photos: Path) -> None:
+def test_predictions_need_a_known_file_type(model: Path, photos: Path) -> None:
     fails("--output: expected a name ending in .parquet or .csv", "predict", model, photos, "-o", "p.json")
 
 
@@ -189,7 +189,7 @@ def test_a_table_of_photos_may_have_numbers_in_it(photos: Path, tmp_path: Path) 
     assert read_model(tmp_path / "m").document.n_dims == 12
 
 
-# -- embeddings of other people --------------------------------------------------------------------------------
+# -- embeddings from elsewhere --------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +209,7 @@ def test_vectors_and_labels_in_two_files(vectors: tuple[np.ndarray, list[str]], 
     assert json.loads(run("evaluate", tmp_path / "m", tmp_path / "x.npy", *options)[0])["accuracy"] == 1.0
 
 
-def test_a_table_says_what_it_was_taken_for(vectors: tuple[np.ndarray, list[str]], tree: Path, tmp_path: Path) -> None:
+def test_a_note_says_how_a_table_was_read(vectors: tuple[np.ndarray, list[str]], tree: Path, tmp_path: Path) -> None:
     with (tmp_path / "x.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["species", "keeper", *(f"f{i}" for i in range(4))])
@@ -224,7 +224,7 @@ def test_a_table_says_what_it_was_taken_for(vectors: tuple[np.ndarray, list[str]
     run("predict", tmp_path / "m", tmp_path / "x.csv", "--labels", "species", "-o", tmp_path / "p.parquet")
 
 
-def test_keys_of_ones_own(vectors: tuple[np.ndarray, list[str]], tree: Path, tmp_path: Path) -> None:
+def test_own_names_of_arrays(vectors: tuple[np.ndarray, list[str]], tree: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", feats=vectors[0], klass=np.array(vectors[1]))
     fails(r"only 'feats', 'klass'", "fit", tmp_path / "x.npz", "--hierarchy", tree, "-o", tmp_path / "m")
     options = ["--vectors", "feats", "--labels", "klass", "--hierarchy", tree]
@@ -253,7 +253,7 @@ def test_options_of_the_reader_reach_a_hierarchy(
     fails("nothing", *fit, "-O", "root=nothing")
 
 
-def test_info_tells_tables_apart(tree: Path, tmp_path: Path) -> None:
+def test_info_distinguishes_tables_of_embeddings_and_hierarchies(tree: Path, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("label,f0,f1\ncat,0.5,1.5\n")
     facts = json.loads(run("info", tmp_path / "x.csv", "--json")[0])
     assert (facts["kind"], facts["dimensions"], facts["labels"]) == ("embeddings", 2, "1 classes: 'cat'")
@@ -285,7 +285,7 @@ def forms(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_command_reads_every_form(
+def test_every_command_reads_every_kind_of_file(
     form: str, forms: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(forms)
@@ -299,7 +299,7 @@ def test_every_command_reads_every_form(
     assert scores[str(tmp_path / "tree.csv")]["accuracy"] == 1.0
 
 
-# -- what is refused before hours of encoding --------------------------------------------------------------------
+# -- errors that come before hours of encoding --------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -363,7 +363,7 @@ def two_names(vectors: tuple[np.ndarray, list[str]], tmp_path: Path) -> Path:
     return tmp_path / "emb.npz"
 
 
-def test_which_names_of_classes_were_taken_is_said(two_names: Path, tree: Path, tmp_path: Path) -> None:
+def test_a_note_says_which_names_of_classes_were_used(two_names: Path, tree: Path, tmp_path: Path) -> None:
     taken = "emb.npz: vectors from array 'X', labels from array 'y', named by 'wnids'; --labels class_names takes"
     assert taken in run("fit", two_names, "--hierarchy", "flat", "-o", tmp_path / "flat")[1]
     said = json.loads(run("info", two_names, "--json")[0])
@@ -393,12 +393,10 @@ def test_names_of_images_are_not_taken_for_names_of_classes(
         read_embeddings(tmp_path / "d.npz", label="wnids")
 
 
-# -- what is said ---------------------------------------------------------------------------------------------------
+# -- notes ---------------------------------------------------------------------------------------------------
 
 
-def test_a_level_with_one_class_each_is_said_not_to_be_a_step(
-    vectors: tuple[np.ndarray, list[str]], tmp_path: Path
-) -> None:
+def test_a_level_with_one_class_each_gives_a_note(vectors: tuple[np.ndarray, list[str]], tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", X=vectors[0], y=vectors[1])
     table = "Group;Kind;Class\nanimals;felines;cat\nanimals;canines;dog\nvehicles;carriages;car\nvehicles;coaches;bus\n"
     (tmp_path / "groups.csv").write_text(table)
@@ -418,6 +416,6 @@ def test_the_speed_of_a_finished_bar_is_that_of_all_steps(capsys: pytest.Capture
     assert float(speed[1].replace(",", "")) < 760
 
 
-def test_what_is_neither_a_model_nor_photos(photos: Path) -> None:
+def test_a_path_that_is_neither_a_model_nor_photos_is_rejected(photos: Path) -> None:
     photo = photos / "val" / "cat" / "0.png"
     fails("no image at 'nomodel/', and no model", "explain", "nomodel/", photo)

@@ -55,7 +55,7 @@ def model(sample_file, tmp_path_factory):
     return folder
 
 
-def test_fit_trains_on_the_train_split_and_finds_wordnet_by_itself(sample_file, tmp_path):
+def test_fit_uses_the_train_split_and_finds_wordnet(sample_file, tmp_path):
     summary = json.loads(run("fit", sample_file, "-o", tmp_path / "m", "--json"))
     assert summary["n_images"] == 500
     assert summary["n_classes"] == 10
@@ -73,7 +73,7 @@ def test_evaluate_scores_the_val_split(model, sample_file):
     assert "tench" in text
 
 
-def test_predict_writes_a_row_an_image(model, sample_file, tmp_path):
+def test_predict_writes_a_row_per_image(model, sample_file, tmp_path):
     run("predict", model, sample_file, "--split", "val", "-o", tmp_path / "p.parquet")
     table = pq.read_table(tmp_path / "p.parquet").to_pylist()
     assert len(table) == 500
@@ -151,7 +151,7 @@ def test_labels_unknown_to_the_model_are_refused(model, tmp_path):
     fails("1 labels are not classes of the model: 'unicorn'", "evaluate", model, tmp_path / "x.npz")
 
 
-def test_hierarchy_is_found_or_asked_for():
+def test_the_hierarchy_is_found_by_the_classes_or_required():
     assert "n00001740" in find_hierarchy(None, ["n01440764"])
     assert find_hierarchy("flat", ["cat"]) is None
     with pytest.raises(HCEPError, match=r"1 of 1 classes are not in WordNet's above ImageNet: 'unicorn'; give a file"):
@@ -172,7 +172,7 @@ def test_columns_the_wrong_way_round_are_noticed(sample_file, tmp_path):
     assert "are the columns of the hierarchy parent, child?" in result.stderr.replace("\n", " ")
 
 
-def test_a_model_that_is_replaced_is_told_of(sample_file, tmp_path):
+def test_replacing_a_model_gives_a_note(sample_file, tmp_path):
     words = ["fit", str(sample_file), "-o", str(tmp_path / "m"), "--hierarchy", "flat", "-P", "anchor=0.1"]
     words += ["-P", "shrinkage=none"]
     assert CliRunner().invoke(app, words).stderr == ""
@@ -185,7 +185,7 @@ def test_a_model_that_is_replaced_is_told_of(sample_file, tmp_path):
     assert read_model(tmp_path / "m").atom_names is None
 
 
-def test_every_format_of_hierarchies_is_pointed_to():
+def test_help_points_to_the_list_of_formats():
     result = CliRunner().invoke(app, ["fit", "--help"], env={"COLUMNS": "200"})
     assert "`hcep info --formats` lists formats" in result.stdout
 
@@ -211,7 +211,7 @@ def test_info_of_a_table_of_images(tmp_path):
     assert json.loads(run("info", tmp_path / "t.parquet", "--json"))["kind"] == "images"
 
 
-def test_info_describes_whatever_it_is_given(model, tmp_path, pets):
+def test_info_describes_every_kind_of_path(model, tmp_path, pets):
     pets.to_json(tmp_path / "pets.json")
     Image.new("RGB", (8, 8)).save(_made(tmp_path / "photos" / "cat" / "tom.png"))
     assert json.loads(run("info", "--json"))["numpy"] == np.__version__
@@ -312,7 +312,7 @@ def test_the_model_is_an_option_or_the_first_argument(photo_model, photos):
     fails("is a model folder; add the images to explain", "explain", photo_model)
 
 
-def test_reports_and_pictures_are_not_replaced_unasked(photo_model, photos, tmp_path):
+def test_reports_and_pictures_are_overwritten_only_on_request(photo_model, photos, tmp_path):
     photo = sorted((photos / "val" / "n01440764").iterdir())[0]
     for option, name in (("--html", "report.html"), ("--where-png", "maps.png")):
         (tmp_path / name).write_text("mine")
@@ -322,7 +322,7 @@ def test_reports_and_pictures_are_not_replaced_unasked(photo_model, photos, tmp_
         assert b"mine" not in (tmp_path / name).read_bytes()[:8]
 
 
-def test_where_gives_a_strip_per_photo_and_maps_in_the_report(photo_model, photos, tmp_path, monkeypatch):
+def test_where_draws_a_row_per_photo_and_maps_in_the_report(photo_model, photos, tmp_path, monkeypatch):
     place = photos / "val" / "n01440764"
     run("explain", photo_model, place, "--where", "--where-png", tmp_path / "m.png", "--html", tmp_path / "r.html")
     with Image.open(tmp_path / "m.png") as strips:
@@ -341,7 +341,7 @@ def test_a_broken_photo_is_skipped_or_refused(photo_model, photos, tmp_path):
     assert CliRunner().invoke(app, ["explain", str(photo_model), str(tmp_path / "broken.jpg")]).exit_code == 1
 
 
-def test_fit_straight_from_photos(photos, encoder, tmp_path):
+def test_fit_encodes_photos_itself(photos, encoder, tmp_path):
     options = ["--encoder", encoder, "--preprocessing", "efficientnet-lite2"]
     summary = json.loads(run("fit", photos, *options, "-o", tmp_path / "m", "--json"))
     assert summary["n_images"] == 40
@@ -368,7 +368,7 @@ def test_a_model_finds_its_encoder_from_another_folder(photos, encoder, tmp_path
     assert "tench" in run("explain", tmp_path / "model", photo)
 
 
-def test_explain_needs_the_models_encoder(model, photos):
+def test_explain_needs_a_known_encoder(model, photos):
     photo = sorted((photos / "val" / "n01440764").iterdir())[0]
     fails("does not record its encoder; pass --encoder", "explain", model, photo)
 

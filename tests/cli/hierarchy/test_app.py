@@ -27,7 +27,7 @@ def test_show_draws_the_tree(file):
     assert result.stdout.endswith("\n\n8 concepts, 5 classes, 7 edges, 3 levels, root 'thing'\n")
 
 
-def test_show_starts_with_what_the_file_was_taken_for(tmp_path):
+def test_show_starts_with_how_the_file_was_read(tmp_path):
     (tmp_path / "animals.csv").write_text("Group,Species\nmammal,cat\nmammal,dog\nbird,parrot\n")
     first = run("show", tmp_path / "animals.csv").stderr
     assert first.startswith("animals.csv: level columns Group > Species, 2 levels, 3 classes")
@@ -56,7 +56,7 @@ def test_show_json(file):
     assert ["animal", "cat"] in summary["edges"]
 
 
-def test_lint_exit_code_tells_an_error(file, tmp_path):
+def test_the_exit_code_of_lint_is_1_for_an_error(file, tmp_path):
     labels = tmp_path / "labels.txt"
     labels.write_text("cat\nunicorn\n")
     assert run("lint", file).exit_code == 0

@@ -37,7 +37,7 @@ def test_what_is_lost_goes_to_standard_error(file, tmp_path):
     assert "note" not in result.stdout
 
 
-def test_what_was_written_is_told_and_not_what_was_read(tmp_path):
+def test_convert_describes_the_written_file(tmp_path):
     both = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("a", "x"), ("b", "x"), ("a", "y")])
     both.to_json(tmp_path / "both.json")
     target = tmp_path / "tree.nwk"
@@ -54,12 +54,12 @@ def test_what_was_written_is_told_and_not_what_was_read(tmp_path):
         (("h.xyz",), r"or pass format= \(--to on the command line\): json"),
     ],
 )
-def test_refusals_name_the_options_of_the_command_line(file, tmp_path, words, message):
+def test_errors_name_the_options_of_the_command_line(file, tmp_path, words, message):
     with pytest.raises(HierarchyError, match=message):
         raise run("convert", file, tmp_path / words[0], *words[1:]).exception
 
 
-def test_refusals_of_a_reader_name_its_options(tmp_path):
+def test_errors_of_a_reader_name_its_options(tmp_path):
     (tmp_path / "h.xyz").write_text("r,a\n")
     with pytest.raises(HierarchyError, match=r"or pass format= \(-O format=NAME on the command line\): json"):
         raise run("show", tmp_path / "h.xyz").exception

@@ -76,7 +76,7 @@ def test_a_cycle_is_reported_and_nothing_is_written(cycle, tmp_path):
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_what_needs_no_repair_is_written_all_the_same(pets, pets_file, tmp_path):
+def test_a_hierarchy_without_errors_is_written_unchanged(pets, pets_file, tmp_path):
     out = tmp_path / "out.csv"
     result = run("lint", pets_file, "--fix", "-o", out)
     assert result.exit_code == 0
@@ -114,7 +114,7 @@ def test_fix_shows_what_changed_and_writes_on_request_only(broken, tmp_path):
     assert run("lint", tmp_path / "out.csv", "--fix").stdout.endswith("no change\n")
 
 
-def test_a_chain_is_merged_on_request_alone_and_what_the_file_loses_is_said_by_name(broken, tmp_path):
+def test_chains_are_merged_only_on_request_and_lost_names_are_listed(broken, tmp_path):
     asked = run("lint", broken, "--collapse", "-o", tmp_path / "out.csv")
     assert "= feline merged into cat" in asked.stdout
     assert "csv: the names merged into 1 concept are lost ('feline')" in asked.stderr
@@ -135,7 +135,7 @@ def labels_file(place, *labels):
     return place / "labels.txt"
 
 
-def test_a_renamed_concept_of_a_file_without_ids_is_no_missing_class(shop, tmp_path):
+def test_a_renamed_concept_of_a_file_without_ids_is_not_a_missing_class(shop, tmp_path):
     labels = labels_file(tmp_path, "raspberry", "blueberry", "dill", "basil")
     assert "missing-class" in run("lint", shop, "--classes", labels).stdout
     result = run("edit", shop, "--rename", "rasberry:raspberry", "-o", tmp_path / "v2.csv")
@@ -145,7 +145,7 @@ def test_a_renamed_concept_of_a_file_without_ids_is_no_missing_class(shop, tmp_p
     assert run("lint", tmp_path / "v2.csv", "--classes", labels).exit_code == 0
 
 
-def test_an_id_stays_where_the_file_has_ids_or_images_are_labelled_by_it(shop, tmp_path):
+def test_an_id_is_kept_if_the_file_has_ids_or_images_are_labelled_by_it(shop, tmp_path):
     kept = labels_file(tmp_path, "rasberry", "dill")
     run(
         "edit",
@@ -182,7 +182,7 @@ def test_classes_are_found_by_name_as_fit_finds_them(tmp_path):
         raise run("edit", file, "--remove", "owl", "--classes", names).exception
 
 
-def test_images_labelled_by_name_are_looked_at(odd_one, tmp_path):
+def test_images_labelled_by_name_are_checked(odd_one, tmp_path):
     file, data = odd_one
     tree = read_hierarchy(file)
     edges = [(f"id of {a}", f"id of {b}") for a, b in tree.edges]
@@ -233,7 +233,7 @@ def test_a_chain_that_is_a_class_stays(broken, tmp_path):
     assert not any("feline" in line for line in changes)
 
 
-def test_targets_that_do_not_do(broken, monkeypatch):
+def test_invalid_outputs_are_rejected(broken, monkeypatch):
     monkeypatch.chdir(broken.parent)
     (broken.parent / "there.csv").write_text("kept")
     with pytest.raises(HCEPError, match=r"--output: 'there.csv' exists already; pass --overwrite"):
@@ -243,7 +243,7 @@ def test_targets_that_do_not_do(broken, monkeypatch):
     assert (broken.parent / "there.csv").read_text() == "kept"
 
 
-def test_imagenet_cannot_be_written_over():
+def test_imagenet_cannot_be_overwritten():
     with pytest.raises(HCEPError, match="--in-place: 'imagenet' is not a file that can be overwritten"):
         raise run("lint", "imagenet", "--fix", "--in-place").exception
 
@@ -286,7 +286,7 @@ def test_moves_need_images(pets_file):
         raise run("lint", pets_file, "--fix-moves", "1").exception
 
 
-def test_a_class_that_is_missing_is_an_error_and_the_others_are_looked_at(odd_one, tmp_path):
+def test_a_missing_class_is_an_error_and_the_others_are_checked(odd_one, tmp_path):
     file, data = odd_one
     read_hierarchy(file).restrict([c for c in LABELS if c != "fox"]).to_json(tmp_path / "less.json")
     result = run("lint", tmp_path / "less.json", "--data", data)
@@ -295,7 +295,7 @@ def test_a_class_that_is_missing_is_an_error_and_the_others_are_looked_at(odd_on
     assert "nearer-parent" in result.stdout
 
 
-def test_images_of_no_class_at_all_are_not_measured(pets_file, tmp_path):
+def test_images_of_unknown_classes_are_not_measured(pets_file, tmp_path):
     np.savez(tmp_path / "x.npz", embeddings=np.eye(4), labels=np.array(["a", "a", "b", "b"]))
     record = loaded("lint", pets_file, "--data", tmp_path / "x.npz")
     assert {f["code"] for f in record["findings"]} == {"missing-class", "extra-leaf"}
@@ -306,7 +306,7 @@ def test_nothing_to_write_without_a_repair(pets_file, tmp_path):
         raise run("lint", pets_file, "-o", tmp_path / "out.json").exception
 
 
-def test_labels_that_are_no_text(pets_file, tmp_path):
+def test_labels_that_are_not_text_are_rejected(pets_file, tmp_path):
     (tmp_path / "labels.txt").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(HCEPError, match=r"--classes: .* is not text in UTF-8"):
         raise run("lint", pets_file, "--classes", tmp_path / "labels.txt").exception
@@ -321,7 +321,7 @@ def test_edit_shows_without_writing(pets_file):
     assert pets_file.read_text() == before
 
 
-def test_edit_does_everything_in_one_go_and_writes(pets_file, tmp_path):
+def test_edit_applies_all_edits_at_once_and_writes(pets_file, tmp_path):
     out = tmp_path / "out.csv"
     words = [
         "--add",
@@ -341,7 +341,7 @@ def test_edit_does_everything_in_one_go_and_writes(pets_file, tmp_path):
         raise run("edit", pets_file, *words, "-o", out).exception
 
 
-def test_edit_with_images_tells_the_metrics(odd_one):
+def test_edit_with_images_prints_the_metrics(odd_one):
     file, data = odd_one
     result = run("edit", file, "--move", "bat:vehicle", "--data", data)
     assert "84 held-out images" in result.stdout
@@ -365,7 +365,7 @@ def test_edit_a_model_measures_on_images_it_has_not_seen(odd_one, tmp_path):
     )
 
 
-def test_a_leaf_that_is_no_class_may_be_removed(pets_file, tmp_path):
+def test_a_leaf_that_is_not_a_class_may_be_removed(pets_file, tmp_path):
     labels = tmp_path / "labels.txt"
     labels.write_text("cat\ncar\n")
     with pytest.raises(HierarchyError, match=r"class 'dog' would be lost.* \(--classes on the command line\)"):
@@ -373,7 +373,7 @@ def test_a_leaf_that_is_no_class_may_be_removed(pets_file, tmp_path):
     assert run("edit", pets_file, "--remove", "dog", "--classes", labels).exit_code == 0
 
 
-def test_synsets_below_a_leaf_that_is_no_class_or_below_a_new_synset_above_it(pets_file, tmp_path):
+def test_concepts_may_move_below_a_leaf_that_is_not_a_class_or_below_a_new_concept(pets_file, tmp_path):
     labels = tmp_path / "labels.txt"
     labels.write_text("dog\ncar\n")
     assert run("edit", pets_file, "--move", "dog:cat", "--classes", labels).exit_code == 0
@@ -394,12 +394,12 @@ def test_synsets_below_a_leaf_that_is_no_class_or_below_a_new_synset_above_it(pe
         (("--move", "dog:cat"), r"class 'cat' would be lost: with 'dog' below it.* \(--add NAME:PARENT:cat"),
     ],
 )
-def test_edits_that_cannot_be_read_or_done(pets_file, words, message):
+def test_invalid_edits_are_rejected(pets_file, words, message):
     with pytest.raises(HCEPError, match=message):
         raise run("edit", pets_file, *words).exception
 
 
-def test_ids_with_colons_are_taken_apart_where_there_is_one_way():
+def test_ids_with_colons_are_split_if_there_is_one_way():
     hierarchy = Hierarchy.from_edges([("HP:1", "HP:2"), ("HP:1", "HP:3"), ("HP:2", "HP:4"), ("HP:2", "HP:5")])
     assert parse_edits(hierarchy, move=["HP:4:HP:3"]) == [Move("HP:4", "HP:3")]
     assert parse_edits(hierarchy, move=["HP:4:HP:2:HP:3"]) == [Move("HP:4", "HP:3", "HP:2")]
@@ -412,7 +412,7 @@ def test_ids_with_colons_are_taken_apart_where_there_is_one_way():
     ]
 
 
-def test_ids_with_colons_that_can_be_taken_apart_in_two_ways():
+def test_ids_with_colons_that_can_be_split_in_two_ways_are_rejected():
     hierarchy = Hierarchy.from_edges([("r", "a"), ("r", "a:b"), ("r", "b:c"), ("r", "c")])
     with pytest.raises(HCEPError, match="can be split in several ways"):
         parse_edits(hierarchy, move=["a:b:c"])

@@ -54,7 +54,7 @@ def server(monkeypatch):
 # -- by a language model ---------------------------------------------------------------------------------------------
 
 
-def test_llm_writes_a_tree_and_tells_what_it_took(classes, output, server):
+def test_llm_writes_a_tree_and_prints_its_cost(classes, output, server):
     server.tell(without("deer"), ok(GOOD, prompt_tokens=500_000, completion_tokens=100_000))
     result = run("llm", classes, "-o", output, "--llm", "m", "--base-url", server.url, "-P", "prices=2,10")
     assert set(read_hierarchy(output).edges) == TREE
@@ -95,7 +95,7 @@ def test_llm_leaves_a_partial_tree_and_exit_code_1(classes, output, server):
     assert set(read_hierarchy(output).leaves) == set(CIFAR)
 
 
-def test_llm_json_says_it_all(classes, output, server):
+def test_llm_json_is_complete(classes, output, server):
     server.tell(without("deer"))
     result = invoke(
         "llm", classes, "-o", output, "--llm", "m", "--base-url", server.url, "-P", "max_rounds=1", "--json"
@@ -141,7 +141,7 @@ def test_nothing_is_asked_before_the_output_is_known_to_be_writable(classes, out
         ("a.json", b"[]", r"a\.json' has no names; expected a JSON list"),
     ],
 )
-def test_class_files_that_are_none(name, content, match, tmp_path, output):
+def test_invalid_files_of_classes_are_rejected(name, content, match, tmp_path, output):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(HCEPError, match=match):
         invoke("llm", tmp_path / name, "-o", output, "--llm", "m", "--base-url", "http://127.0.0.1:1/v1")
@@ -155,7 +155,7 @@ def test_an_address_without_http(classes, output):
         invoke("llm", classes, "-o", output, "--llm", "m", "--base-url", "127.0.0.1:8761/v1")
 
 
-def test_prices_that_are_none(classes, output):
+def test_invalid_prices_are_rejected(classes, output):
     with pytest.raises(HCEPError, match="prices must be two numbers"):
         invoke("llm", classes, "-o", output, "--llm", "m", "-P", "prices=1")
 
@@ -231,7 +231,7 @@ def test_geometry_named_by_a_language_model(arrays, output, server):
     assert "2 calls" in result.stdout
 
 
-def test_geometry_options_that_do_not_fit(arrays, output, tmp_path):
+def test_geometry_rejects_incomplete_options(arrays, output, tmp_path):
     (tmp_path / "words.txt").write_text("animal\n")
     with pytest.raises(HCEPError, match="needs --encoder"):
         invoke("geometry", arrays, "-o", output, "--vocabulary", tmp_path / "words.txt")
@@ -292,7 +292,7 @@ def test_compare_three_candidates_in_one_table(arrays, tmp_path):
     assert "–" in table
 
 
-def test_compare_tells_which_tree_is_over_other_classes(arrays, tmp_path, monkeypatch):
+def test_compare_warns_about_trees_of_other_classes(arrays, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     whole, part = Path("whole.csv"), Path("part.csv")
     whole.write_text("parent,child\nr,animal\nr,vehicle\nanimal,cat\nanimal,dog\nvehicle,car\nvehicle,bus\n")
