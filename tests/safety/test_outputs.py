@@ -84,7 +84,7 @@ def test_a_file_that_is_there_is_refused(inputs, tmp_path, command, option):
     mine = next(word for word in words if os.path.basename(word).startswith("mine"))
     with open(mine, "w") as file:
         file.write(MINE)
-    with pytest.raises(HCEPError, match=r"exists already|not a folder|is a file|make the fol"):
+    with pytest.raises(HCEPError, match=r"exists already|not a folder|is a file|create the folder"):
         CliRunner().invoke(app, words, catch_exceptions=False)
     with open(mine) as file:
         assert file.read() == MINE
