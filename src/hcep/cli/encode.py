@@ -68,6 +68,7 @@ def encode(
     work |= {"strict": strict, "progress": not as_json, "resume": not fresh}
     dataset: Any = images if ray is not None and is_url(images) else datasets.read_images(images, **listing)
     if ray is not None:
+        opt.refuse_with_ray(context, "keep_missing", "hierarchy")
         loading = partial(embeddings.load_encoder, encoder or DEFAULT, **kind)
         report = distributed.encode(dataset, loading, output, address=ray, **work)
     else:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
 from rich.table import Table
 
 from hcep import models, ray as distributed
@@ -42,6 +43,7 @@ TITLES = {
 
 
 def evaluate(
+    context: typer.Context,
     model: opt.Model,
     data: opt.Data,
     *,
@@ -76,9 +78,8 @@ def evaluate(
 
     form, ranks = _form(output, as_json), tuple(top_k or (1, 5))
     if ray is not None:
-        if compare or output or per_image or corrections or interventions:
-            alone = "--compare, --output, --per-image, --corrections and --interventions"
-            raise HCEPError(f"{alone} are not supported with --ray")
+        opt.refuse_with_ray(context, "compare", "output", "per_image", "corrections", "interventions")
+        opt.refuse_with_ray(context, "encoder", "vectors", "labels")
         scores = distributed.evaluate(model, data, split=split, top_k=ranks, address=ray, progress=not as_json)
         result = Evaluation(str(data), models.read_model(model).classifier.hierarchy_, str(model), scores)
     else:

@@ -68,7 +68,11 @@ def fit(
         how = "pass --overwrite to replace it, or give another name"
         raise HCEPError(f"--output: there is already a model at {str(output)!r}; {how}")
     reading = opt.reader_options(options)
+    if not from_text and (unlabelled or template):
+        raise HCEPError("--unlabelled and --template have no effect without --from-text")
     if from_text:
+        if images is not None:
+            raise HCEPError("--images has no effect on --from-text; unlabelled images are now: --unlabelled DATA")
         if hierarchy is None or encoder is None:
             raise HCEPError("--from-text needs --hierarchy, whose leaves are the classes, and an --encoder for text")
         tree = datasets.find_hierarchy(hierarchy, on_note=tell, **reading)
@@ -85,8 +89,9 @@ def fit(
     if ray is not None:
         from hcep.ray.fitting import fit_model as fit_on_cluster
 
-        if paper or corrections or several_objects:
-            raise HCEPError("--paper, --corrections and --several-objects are not supported with --ray")
+        opt.refuse_with_ray(
+            context, "paper", "corrections", "several_objects", "images", "encoder", "vectors", "labels"
+        )
         where = {"address": ray, "progress": not as_json}
         tree_above = hierarchy_above(data, hierarchy, reading, tell)
         model = fit_on_cluster(data, tree_above, output, split=split, cluster=where, **parameters)

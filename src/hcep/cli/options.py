@@ -155,6 +155,13 @@ def with_ray_address(arguments: Sequence[str]) -> list[str]:
     return words
 
 
+def refuse_with_ray(context: typer.Context, *names: str) -> None:
+    """Raise HCEPError if one of these options, which the cluster does not support, has a value."""
+    flags = [f"--{name.replace('_', '-')}" for name in names if context.params[name]]
+    if flags:
+        raise HCEPError(f"{', '.join(flags)} {'is' if len(flags) == 1 else 'are'} not supported with --ray")
+
+
 # -- what is made of values ------------------------------------------------------------------------------------------
 
 #: Endings by which --labels is a file; any other value names a column.

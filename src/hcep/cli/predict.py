@@ -35,8 +35,7 @@ def predict(
     from hcep.explain.predictions import predict_data
 
     if ray is not None:
-        if coverage is not None or corrections is not None:
-            raise HCEPError("--coverage and --corrections are not supported with --ray")
+        opt.refuse_with_ray(context, "coverage", "corrections", "encoder", "vectors", "labels")
         n = distributed.predict(model, data, output, split=split, force=overwrite, address=ray, progress=not as_json)
     else:
         if output.suffix not in (".parquet", ".csv"):
