@@ -42,7 +42,10 @@ def test_a_class_may_be_called_train(tmp_path, names):
 
 def test_splits_beside_other_images_are_ambiguous(tmp_path):
     touch(tmp_path, "train/cat/a.jpg", "val/cat/b.jpg", "more/c.jpg")
-    with pytest.raises(DatasetError, match=r"has the splits 'train', 'val' beside 'more': neither splits nor classes"):
+    with pytest.raises(
+        DatasetError,
+        match=r"'val' beside 'more', so that its folders are neither splits nor classes",
+    ):
         read_images(tmp_path)
 
 

@@ -194,7 +194,7 @@ def test_export_keeps_what_is_not_its_own(cifar, tmp_path, content):
     target = tmp_path / "png" / cifar.files[3]
     target.parent.mkdir(parents=True)
     target.write_bytes(content)
-    with pytest.raises(DatasetError, match=r"is there already and is another image; export to an empty folder"):
+    with pytest.raises(DatasetError, match=r"exists and is another image; export to an empty folder"):
         cifar.export(tmp_path / "png")
     assert target.read_bytes() == content
 
@@ -228,15 +228,15 @@ def test_unknown_layout_name(tmp_path):
 
 
 def test_no_images(tmp_path):
-    with pytest.raises(DatasetError, match=r"no images in .* as a 'folder' layout; images are files that end in .jpg"):
+    with pytest.raises(DatasetError, match=r"no images in .* read as layout 'folder'; images end in .jpg"):
         read_images(tmp_path, layout="folder")
 
 
 def test_fields_must_be_equally_many():
-    with pytest.raises(DatasetError, match=r"must be equally many, got \[1, 1, 2, 1\]"):
+    with pytest.raises(DatasetError, match=r"must have the same length, got \[1, 1, 2, 1\]"):
         ImageDataset(Path(), ("a.png",), ("a",), ("cat", "dog"), (None,))
 
 
 def test_ids_must_differ():
-    with pytest.raises(DatasetError, match=r"1 ids are there more than once: 'a'; ids must differ"):
+    with pytest.raises(DatasetError, match=r"1 ids occur more than once: 'a'; ids must be unique"):
         ImageDataset(Path(), ("a.png", "b.png"), ("a", "a"), ("cat", "dog"), (None, None))

@@ -78,7 +78,7 @@ def test_images_without_label_are_divided_like_a_class():
 
 @pytest.mark.parametrize("fraction", [0.0, 1.0, -0.1, 2, float("nan")])
 def test_fraction_out_of_range(fraction):
-    with pytest.raises(DatasetError, match=r"fraction is the share of the validation images, between 0 and 1; got"):
+    with pytest.raises(DatasetError, match=r"the share of the validation images, must be between 0 and 1; got"):
         train_val_rows(["a"], ["cat"], fraction, 0)
 
 

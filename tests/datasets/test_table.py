@@ -94,7 +94,7 @@ def test_listed_but_absent(images):
 
 
 def test_duplicate_ids(images):
-    with pytest.raises(DatasetError, match=r"1 ids are there more than once: 'z.jpg'"):
+    with pytest.raises(DatasetError, match=r"1 ids occur more than once: 'z.jpg'"):
         read_images(write(images, "t.csv", "path,label\nz.jpg,dog\nz.jpg,cat\n"))
 
 

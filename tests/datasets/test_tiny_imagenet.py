@@ -31,7 +31,7 @@ def test_the_bundled_hierarchy_has_the_classes(root):
 def test_one_split_needs_only_its_files(root):
     (root / "val" / "val_annotations.txt").unlink()
     assert len(read_images(root, split="train")) == 6
-    with pytest.raises(DatasetError, match=r"the labels of val are missing: no file '.*val_annotations.txt'"):
+    with pytest.raises(DatasetError, match=r"the labels of val are missing: there is no file '.*val_annotations.txt'"):
         read_images(root)
 
 
@@ -55,7 +55,7 @@ def test_classes_that_are_not_listed(root):
 
 def test_annotations_of_another_form(root):
     write(root, "val/val_annotations.txt", "val_0.JPEG n02124075\n")
-    with pytest.raises(DatasetError, match=r"must have lines of name, class and box apart by tabs, got 'val_0.JPEG"):
+    with pytest.raises(DatasetError, match=r"must have lines of name, class and box between tabs, got 'val_0.JPEG"):
         read_images(root)
 
 

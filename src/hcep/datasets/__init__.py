@@ -1,4 +1,4 @@
-"""Data: readers of image datasets, the WordNet DAG above ImageNet, the bundled sample, the synthetic model."""
+"""Image datasets: readers, downloads, the bundled sample, and synthetic data."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Which hierarchy is meant: by its name, its place, or the classes it is to be above; and those of CIFAR."""
+"""Find the hierarchy that a user means, by its name, its place or the classes; and the hierarchies of CIFAR."""
 
 import logging
 import os
@@ -19,7 +19,7 @@ from hcep.taxonomy.files import match_classes, read_hierarchy
 
 logger = logging.getLogger(__name__)
 
-#: CIFAR-100's coarse and fine classes, by the names of its files.
+#: CIFAR-100's coarse and fine classes, as its files name them.
 SUPERCLASSES = {
     "aquatic_mammals": ("beaver", "dolphin", "otter", "seal", "whale"),
     "fish": ("aquarium_fish", "flatfish", "ray", "shark", "trout"),
@@ -42,7 +42,7 @@ SUPERCLASSES = {
     "vehicles_1": ("bicycle", "bus", "motorcycle", "pickup_truck", "train"),
     "vehicles_2": ("lawn_mower", "rocket", "streetcar", "tank", "tractor"),
 }
-#: CIFAR-10 has no hierarchy of its own; these groups are ours.
+#: CIFAR-10 has no hierarchy; these groups are ours.
 CIFAR10_GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "animal": {"mammal": ("cat", "deer", "dog", "horse"), "other animal": ("bird", "frog")},
     "vehicle": {"road vehicle": ("automobile", "truck"), "other craft": ("airplane", "ship")},
@@ -50,7 +50,7 @@ CIFAR10_GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 def cifar100_hierarchy() -> Hierarchy:
-    """CIFAR-100's own hierarchy, coarse labels above fine ones, with the names of its files as ids.
+    """CIFAR-100's own hierarchy: coarse labels above fine ones, with the names in its files as ids.
 
     >>> from hcep.datasets import cifar100_hierarchy
     >>> cifar100_hierarchy().parents("streetcar")
@@ -62,7 +62,7 @@ def cifar100_hierarchy() -> Hierarchy:
 
 
 def cifar10_hierarchy() -> Hierarchy:
-    """A small tree above CIFAR-10's ten classes, three levels deep.
+    """A small tree above CIFAR-10's ten classes, with three levels.
 
     >>> from hcep.datasets import cifar10_hierarchy
     >>> cifar10_hierarchy().paths("cat")
@@ -74,7 +74,7 @@ def cifar10_hierarchy() -> Hierarchy:
     return Hierarchy.from_edges(edges, root="cifar-10")
 
 
-#: Hierarchies that have a name.
+#: Hierarchies by name.
 NAMED: dict[Any, Callable[[], Hierarchy]] = {
     "imagenet": imagenet_hierarchy,
     "cifar10": cifar10_hierarchy,
@@ -90,7 +90,7 @@ def find_hierarchy(
     on_note: Callable[[str], object] | None = None,
     **options: Any,
 ) -> Hierarchy | None:
-    """The hierarchy a user means; None for "flat".
+    """Find the hierarchy that a user means; None for "flat".
 
     Parameters
     ----------
@@ -98,10 +98,10 @@ def find_hierarchy(
         that `read_hierarchy` takes, the folder of a model, or a hierarchy that was read before. Write ``./imagenet``
         for a file that has one of these names. By default it is the hierarchy above the classes: CIFAR's if they are
         exactly CIFAR's, otherwise WordNet's if it has all of them.
-    classes : iterable of str; labels of the data: for the choice, and to find those that a file writes differently
+    classes : labels of the data, for the default choice, and to find labels that a file spells differently
         (`match_classes`). The hierarchy is neither restricted to them nor collapsed.
-    format, **options : of `hcep.read_hierarchy`
-    on_note : told a sentence of what the file was taken for, then each of what the reader passed over; else logged
+    format, **options : options of `hcep.read_hierarchy`
+    on_note : called with each sentence about how the file was read; they are logged by default
 
     >>> from hcep.datasets import find_hierarchy
     >>> find_hierarchy(classes=["n01440764", "n02979186"]).root
@@ -132,6 +132,6 @@ def find_hierarchy(
 
 
 def place_of(wanted: str | os.PathLike[str], format: str | None = None) -> str | os.PathLike[str]:
-    """Where the hierarchy is: that of a model is in its folder."""
+    """The place of a hierarchy: for a model, the file in its folder."""
     of_model = Path(wanted, "hierarchy.json")
     return of_model if format is None and of_model.is_file() else wanted

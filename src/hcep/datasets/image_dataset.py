@@ -1,4 +1,4 @@
-"""Images with their labels and splits, and reproducible draws of them."""
+"""Images with their labels and splits, and reproducible subsets of them."""
 
 import os
 from collections import Counter
@@ -22,19 +22,19 @@ SPLIT_NAMES = {name: split for split, names in _SPLITS.items() for name in names
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageDataset:
-    """Images with their labels and splits; iterating gives an `ImageItem` for each. Made by `read_images`.
+    """Images with their labels and splits, from `read_images`; iterating yields `hcep.embeddings.ImageItem`.
 
-    The object never changes: `split` and the like return a new one.
+    A dataset never changes: `split` and the other methods return a new one.
 
     Attributes
     ----------
     root : folder that the files are relative to
-    files : the images' files, with forward slashes; of images in memory (CIFAR), the files that `export` writes
-    ids : what tells the images apart: the path in the dataset, or the table's ``id`` column
+    files : paths of the images, with forward slashes; for images in memory (CIFAR), the files that `export` writes
+    ids : unique names of the images: the path in the dataset, or the ``id`` column of a table
     labels : classes; None for an image without one
-    splits : ``"train"``, ``"val"``, ``"test"`` or a name of your own; None where there are no splits
+    splits : ``"train"``, ``"val"``, ``"test"`` or other names; None if there are no splits
     layout : the layout it was read from
-    pixels : (n, height, width, 3) uint8; the images, where they are in memory
+    pixels : (n, height, width, 3) uint8; the images, if they are in memory
     """
 
     root: Path
@@ -52,10 +52,10 @@ class ImageDataset:
         pixels = () if self.pixels is None else (self.pixels,)
         lengths = [len(part) for part in (self.files, self.ids, self.labels, self.splits, *pixels)]
         if len(set(lengths)) > 1:
-            raise DatasetError(f"files, ids, labels, splits and pixels must be equally many, got {lengths}")
+            raise DatasetError(f"files, ids, labels, splits and pixels must have the same length, got {lengths}")
         if len(set(self.ids)) < len(self.ids):
             repeated = [image for image, n in Counter(self.ids).items() if n > 1]
-            raise DatasetError(f"{len(repeated):,} ids are there more than once: {quoted(repeated)}; ids must differ")
+            raise DatasetError(f"{len(repeated):,} ids occur more than once: {quoted(repeated)}; ids must be unique")
         if self.pixels is not None:
             self.pixels.setflags(write=False)
 
@@ -92,7 +92,7 @@ class ImageDataset:
         return self._take([row for row, split in enumerate(self.splits) if split == wanted])
 
     def pooled(self) -> "ImageDataset":
-        """The same images without splits, for those who want to divide them anew."""
+        """The same images without splits, to divide them in another way."""
         return replace(self, splits=(None,) * len(self))
 
     def relabel(self, rename: Callable[[str], str]) -> "ImageDataset":
@@ -103,26 +103,28 @@ class ImageDataset:
     def k_shot(self, k: int, seed: int = 0) -> "ImageDataset":
         """Draw k images of every class, reproducibly.
 
-        The draw depends on `seed` and on the images' ids only, not on their order. A smaller k gives a subset.
+        The draw depends only on `seed` and on the images' ids, not on their order. A smaller k gives a subset.
         """
         self._check_one_split("k_shot")
         return self._take(k_shot_rows(self.ids, self.labels, k, seed))
 
     def train_val(self, fraction: float = 0.2, seed: int = 0) -> tuple["ImageDataset", "ImageDataset"]:
-        """Divide into train and validation, each class in the same proportion, reproducibly.
+        """Divide into training and validation images, each class in the same proportion, reproducibly.
 
-        fraction : share of the validation images. A class of two or more has at least one on each side.
-        seed : the draw depends on it and on the images' ids only
+        Parameters
+        ----------
+        fraction : share of the validation images; a class of two or more images has at least one on each side
+        seed : the draw depends only on it and on the images' ids
         """
         self._check_one_split("train_val")
         train, val = train_val_rows(self.ids, self.labels, fraction, seed)
         return self._take(train, "train"), self._take(val, "val")
 
     def export(self, folder: str | os.PathLike[str]) -> "ImageDataset":
-        """Write images that are in memory to PNG files, ``folder/split/label/number.png``; return the files' dataset.
+        """Write images in memory to PNG files, ``folder/split/label/number.png``, and return the dataset of the files.
 
-        Each file is written whole or not at all and a file that is there already is left, so that an interrupted export
-        can be run again. Ids, labels and splits stay. A dataset of files is returned as it is.
+        Each file is written whole or not at all, and existing files are kept, so that an interrupted export can be run
+        again. Ids, labels and splits stay the same. A dataset of files is returned as it is.
         """
         if self.pixels is None:
             return self
@@ -145,14 +147,14 @@ class ImageDataset:
         if len(self.split_names) > 1:
             raise DatasetError(
                 f"{method} would mix the splits {quoted(self.split_names)}; choose one with "
-                f".split({self.split_names[0]!r}), or .pooled() to divide all images anew"
+                f".split({self.split_names[0]!r}), or use .pooled() to divide all images again"
             )
 
     def _check_on_disk(self) -> None:
         if self.pixels is not None:
             raise DatasetError(
                 f"the images of this {self.layout!r} dataset are in memory and have no files; call "
-                "dataset.export(folder) and use what it returns"
+                "dataset.export(folder) and use the dataset that it returns"
             )
 
 
@@ -164,14 +166,14 @@ def _write_once(target: Path, pixels: NDArray[np.uint8]) -> None:
     with suppress(OSError), Image.open(target) as image:
         if np.array_equal(np.asarray(image), pixels):
             return
-    raise DatasetError(f"{str(target)!r} is there already and is another image; export to an empty folder")
+    raise DatasetError(f"{str(target)!r} exists and is another image; export to an empty folder")
 
 
 def k_shot_rows(ids: Sequence[str], labels: Sequence[str | None], k: int, seed: int) -> list[int]:
     """Rows of k images of every class, in ascending order.
 
-    An image's place in a draw is a hash of the seed and its id: it depends neither on the order of the files nor on
-    images of other classes, and the 1-shot subset is contained in the 5-shot subset of the same seed.
+    An image's rank in the draw is a hash of the seed and its id: it depends neither on the order of the files nor on
+    images of other classes, and the 1-shot subset is contained in the 5-shot subset with the same seed.
     """
     if k < 1:
         raise DatasetError(f"k must be at least 1, got {k!r}")
@@ -179,7 +181,7 @@ def k_shot_rows(ids: Sequence[str], labels: Sequence[str | None], k: int, seed: 
     if None in drawn:
         raise DatasetError(
             f"{len(drawn[None]):,} of {len(ids):,} images have no label, so no {k}-shot subset can be drawn; "
-            "give them a class, or leave them out"
+            "give them a label, or leave them out"
         )
     small = [f"{label} ({len(rows)})" for label, rows in drawn.items() if len(rows) < k]
     if small:
@@ -192,11 +194,11 @@ def train_val_rows(
 ) -> tuple[list[int], list[int]]:
     """Rows for training and for validation, each class divided in the same proportion.
 
-    Of every class with two images or more, at least one goes to each side; a single one is for training. Images without
-    a label are divided like a class.
+    A class with two images or more has at least one on each side; a single image is for training. Images without a
+    label are divided like a class.
     """
     if not 0.0 < fraction < 1.0:
-        raise DatasetError(f"fraction is the share of the validation images, between 0 and 1; got {fraction!r}")
+        raise DatasetError(f"fraction, the share of the validation images, must be between 0 and 1; got {fraction!r}")
     train, val = list[int](), list[int]()
     for rows in _drawn_by_class(ids, labels, seed).values():
         n_val = min(max(round(fraction * len(rows)), 1), len(rows) - 1)
@@ -209,23 +211,23 @@ def _drawn_by_class(ids: Sequence[str], labels: Sequence[str | None], seed: int)
     rows: dict[str | None, list[int]] = {}
     for row, label in enumerate(labels):
         rows.setdefault(label, []).append(row)
-    lots = [blake2b(f"{seed}\0{image}".encode(), digest_size=16).digest() for image in ids]
-    return {label: sorted(members, key=lots.__getitem__) for label, members in rows.items()}
+    ranks = [blake2b(f"{seed}\0{image}".encode(), digest_size=16).digest() for image in ids]
+    return {label: sorted(members, key=ranks.__getitem__) for label, members in rows.items()}
 
 
 def canonical_split(name: str) -> str:
-    """A split's name as it is kept: ``"validation"`` and ``"valid"`` are ``"val"``, names of your own stay."""
+    """The usual name of a split: ``"validation"`` and ``"valid"`` become ``"val"``; other names stay."""
     return SPLIT_NAMES.get(name.strip().lower(), name.strip())
 
 
 def choose_splits(available: Iterable[str | None], wanted: str | None, source: Path) -> list[str]:
-    """The splits to read: all that there are, or the one that is wanted."""
+    """The splits to read: all of them, or the wanted one."""
     known = list(dict.fromkeys(split for split in available if split is not None))
     if wanted is None:
         return known
     if not known:
         raise DatasetError(
-            f"{str(source)!r} has no splits, so there is no split {wanted!r}; read it without split= and divide it "
+            f"{str(source)!r} has no splits, so there is no split {wanted!r}; read it without split=, and divide it "
             "with train_val()"
         )
     if canonical_split(wanted) not in known:

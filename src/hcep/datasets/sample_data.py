@@ -1,4 +1,4 @@
-"""The sample that ships with the package: embeddings of a thousand ImageNette images and the WordNet DAG above them."""
+"""The bundled sample: embeddings of a thousand ImageNette images, and the WordNet DAG above their classes."""
 
 import os
 from importlib.resources import files
@@ -15,12 +15,18 @@ from hcep.hierarchy import Hierarchy
 def load_sample() -> Bunch:
     """Load the bundled ImageNette sample.
 
-    A Bunch: ``X_train``, ``X_val``, (500, 1280) float32, features of EfficientNet-Lite2; ``y_train``, ``y_val``,
-    (500,) str, ImageNet's WordNet ids; ``images_train``, ``images_val``, (500,) str, file names in ImageNette; and
-    ``hierarchy``, the WordNet DAG above the ten classes, chains and all.
+    Returns
+    -------
+    sklearn.utils.Bunch
+        ``X_train``, ``X_val`` : (500, 1280) float32, features of EfficientNet-Lite2.
+        ``y_train``, ``y_val`` : (500,) str, WordNet ids.
+        ``images_train``, ``images_val`` : (500,) str, file names in ImageNette.
+        ``hierarchy`` : the WordNet DAG above the ten classes, with its single-child chains.
 
-    The first 50 images of each class in ImageNette's train and val folders. The encoder was trained on ImageNet: the
-    sample shows how the method works, not how well an encoder generalises.
+    Notes
+    -----
+    These are the first 50 images of each class in ImageNette's train and val folders. The encoder was trained on
+    ImageNet, so that the sample shows how the method works, not how well an encoder generalises.
 
     >>> from hcep.datasets import load_sample
     >>> sample = load_sample()
@@ -40,10 +46,10 @@ def load_sample() -> Bunch:
 
 
 def write_sample(folder: str | os.PathLike[str]) -> Path:
-    """Write the sample as files to try commands on, and two photos that come with scikit-learn.
+    """Write the sample to files, for trying commands, with two photos that come with scikit-learn.
 
-    ``embeddings.npz``, ``tree.json``, ``classes.txt``, ``sentences.txt`` about the classes, ``photos/CLASS/*.jpg``.
-    Raises HCEPError where one is there with another content: nothing is replaced.
+    The files are ``embeddings.npz``, ``tree.json``, ``classes.txt``, ``sentences.txt`` (about the classes) and
+    ``photos/CLASS/*.jpg``. HCEPError is raised if one of them exists with another content: nothing is overwritten.
     """
     sample, photos = files("hcep.datasets") / "sample", files("sklearn.datasets") / "images"
     tree = Hierarchy.from_json((sample / "hierarchy.json").read_text(encoding="utf-8"))
@@ -58,6 +64,6 @@ def write_sample(folder: str | os.PathLike[str]) -> Path:
     for name, content in contents.items():
         place = Path(folder) / name
         if place.exists() and place.read_bytes() != content:
-            raise HCEPError(f"{str(place)!r} is there already, with another content; give another folder")
+            raise HCEPError(f"{str(place)!r} exists with another content; give another folder")
         write_bytes(place, content)
     return Path(folder)

@@ -1,4 +1,4 @@
-"""The paper's synthetic model: a hierarchy of concept embeddings built to satisfy its geometric conditions."""
+"""The paper's synthetic data: a hierarchy of concept embeddings that satisfies its geometric conditions."""
 
 from typing import Any, Literal, get_args
 
@@ -16,9 +16,9 @@ Floats = NDArray[np.float64]
 
 ROOT = "root"
 TOP = "0"
-#: More atoms than this are a slip of the keyboard: branching and depth multiply.
+#: More atoms than this are surely a mistake: their number grows exponentially with the depth.
 MAX_ATOMS = 1_000_000
-#: Numbers held at once by the decompositions: the full U of one parent has dim x dim of them.
+#: Numbers in memory at a time in the decompositions, which need dim x dim for each parent.
 CHUNK = 4_000_000
 
 
@@ -35,7 +35,7 @@ def make_hierarchical_concepts(
     orientation: Orientation = "svd",
     random_state: int | np.random.Generator | None = 0,
 ) -> Bunch:
-    """Draw images from a hierarchy whose embeddings meet the paper's conditions exactly.
+    """Draw images from a hierarchy whose embeddings satisfy the paper's conditions exactly.
 
     Parameters
     ----------
@@ -48,11 +48,12 @@ def make_hierarchical_concepts(
     noise : *variance* sigma^2 of the Gaussian noise in each coordinate of an image
     samples_per_leaf : images of every leaf
     orientation : {"svd", "eigh", "random"}; which directions of the feasible subspace the children of a synset take:
-        the first left singular vectors past the span of its ancestors, as published, those of an eigendecomposition of
-        the projector onto the same subspace, or a random rotation for every parent. Cousins' atoms are nearly collinear
-        in the first case; flat sparse coding fails only there. The paper's text fixes the subspace, not its basis.
-    random_state : seed of the top direction, of the rotations and of the noise, drawn in this order: the same seed
-        gives the same hierarchy at every noise level
+        the first left singular vectors beyond the span of its ancestors, as published; those of an eigendecomposition
+        of the projector onto the same subspace; or a random rotation for every parent. In the first case the atoms of
+        cousins are nearly collinear, and flat sparse coding fails only there. The paper's text determines the subspace,
+        but not its basis.
+    random_state : seed of the top direction, the rotations and the noise, in this order, so that the same seed gives
+        the same hierarchy at every noise level
 
     Returns
     -------
@@ -133,10 +134,10 @@ def _frames(ancestors: Floats, n_directions: int, orientation: Orientation, rng:
             feasible = np.linalg.eigh(feasible @ feasible.transpose(0, 2, 1))[1][:, :, n_above:]
         if orientation == "random":
             q, r = np.linalg.qr(rng.standard_normal((len(feasible), dim - n_above, n_directions)))
-            # LAPACK fixes the signs of R's diagonal in its own way; undone, the frames are uniform.
+            # LAPACK chooses the signs of R's diagonal; without this correction the frames would not be uniform.
             feasible = feasible @ (q * np.sign(np.diagonal(r, axis1=1, axis2=2))[:, None, :])
         elif feasible.shape[2] > n_directions:
-            # The paper's e_j - 1/b take the first b columns, of which they span the hyperplane of sum 0.
+            # The paper's e_j - 1/b use the first b columns, in which they span the hyperplane of sum 0.
             feasible = feasible[:, :, : n_directions + 1] @ helmert(n_directions + 1).T
         frames[start : start + step] = feasible[:, :, :n_directions]
     return frames

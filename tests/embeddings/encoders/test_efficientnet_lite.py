@@ -132,19 +132,19 @@ def test_the_first_use_is_said_and_later_ones_are_not(tmp_path, monkeypatch, cap
     prepared("efficientnet-lite2")
     prepared("efficientnet-lite2")
     assert [record.getMessage() for record in caplog.records] == [
-        "preparing the built-in encoder efficientnet-lite2, this once ..."
+        "preparing the built-in encoder efficientnet-lite2 (first run only) ..."
     ]
     assert len(list((tmp_path / "encoders").iterdir())) == 1
 
 
 def test_precision_is_refused():
-    with pytest.raises(HCEPError, match="runs in single precision; leave precision='fp16' out"):
+    with pytest.raises(HCEPError, match="runs in single precision; leave out precision='fp16'"):
         load_encoder("efficientnet-lite2", precision="fp16")
 
 
 def test_weights_of_something_else(tmp_path):
     (tmp_path / "other.pth").write_bytes(legacy())
-    with pytest.raises(HCEPError, match=r"is no efficientnet-lite2: it has no '_conv_stem.weight'"):
+    with pytest.raises(HCEPError, match=r"is not efficientnet-lite2: it has no '_conv_stem.weight'"):
         write_onnx("efficientnet-lite2", tmp_path / "other.pth", tmp_path / "out.onnx")
     assert not (tmp_path / "out.onnx").exists()
 

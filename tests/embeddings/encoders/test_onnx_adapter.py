@@ -102,10 +102,10 @@ def test_half_precision_files(tmp_path):
 WRONG = [
     (
         {"preprocessing": None},
-        r"how are images prepared for it\? Give preprocessing= \(a preset: 'clip'.*write tiny.json",
+        r"the preprocessing of images is unknown; give preprocessing= \(a preset: 'clip'.*write tiny.json",
     ),
     ({"preprocessing": {"size": 9}}, r"its input is \['n', 3, 8, 8\], the preprocessing makes \(n, 3, 9, 9\)"),
-    ({"precision": "fp16"}, "the file decides the precision; leave precision='fp16' out"),
+    ({"precision": "fp16"}, "the file determines the precision; leave out precision='fp16'"),
     ({"device": "tpu"}, "device must be 'cpu' or 'cuda' for ONNX files, got 'tpu'"),
     ({"output": "vektor"}, "no output 'vektor', there are 'mean', 'vector'. Near matches: 'vector'"),
     ({"outputs": "vector"}, "has no option 'outputs', it has .* Near matches: 'output'"),

@@ -40,11 +40,11 @@ def test_with_a_gpu(a_gpu):
 @pytest.mark.parametrize(
     ("device", "precision", "message"),
     [
-        ("gpu", None, "device must be 'cpu', 'cuda' or such as torch knows, got 'gpu'"),
-        ("cuda", None, "device 'cuda': torch sees no CUDA device here; leave device out, or give 'cpu'"),
+        ("gpu", None, "device must be 'cpu', 'cuda' or another device of torch, got 'gpu'"),
+        ("cuda", None, "device 'cuda': torch finds no CUDA device; leave out device, or give 'cpu'"),
         (None, "half", "precision must be 'fp32', 'fp16' or 'bf16', got 'half'"),
         (None, "fp61", "got 'fp61'. Near matches: 'fp16'"),
-        ("cpu", "fp16", "precision 'fp16' needs a CUDA device, this is 'cpu'; leave it out here"),
+        ("cpu", "fp16", "precision 'fp16' needs a CUDA device, but the device is 'cpu'; leave out precision"),
     ],
 )
 def test_impossible_choices(no_gpu, device, precision, message):

@@ -1,4 +1,4 @@
-"""Labelled images wherever they are: the layouts datasets are published in, in the order they are tried."""
+"""Read labelled images in any of the layouts in which datasets are published."""
 
 import os
 from collections.abc import Callable
@@ -14,14 +14,14 @@ from hcep.errors import near_matches, quoted
 
 
 class Layout(NamedTuple):
-    """How a layout is recognised and read, and the files that make it, for messages."""
+    """How to recognise and read a layout, and the files that it consists of, for messages."""
 
     looks_for: str
     detect: Callable[[Path], bool]
     read: Callable[[Path, LayoutOptions], ImageDataset]
 
 
-#: The particular ones first: any of them but CIFAR is an image folder too.
+#: In the order in which they are tried: the special ones first, as all but CIFAR are image folders, too.
 LAYOUTS = {
     "cifar": Layout(cifar.LOOKS_FOR, cifar.detect, cifar.read),
     "tiny_imagenet": Layout(folders.TINY_LOOKS_FOR, folders.detect_tiny, folders.read_tiny),
@@ -41,19 +41,19 @@ def read_images(
     path_column: str = "path",
     label_column: str | None = OWN_LABEL,
 ) -> ImageDataset:
-    """List the images of a dataset; none is opened.
+    """List the images of a dataset, without opening them.
 
     Parameters
     ----------
     source : a folder, or a .csv, .tsv or .parquet file
     layout : {"folder", "table", "cifar", "imagenet", "imagenette", "tiny_imagenet"}, optional
-        How the dataset is laid out; found out from its files when left out.
-    split : read only this split (``"validation"`` and ``"valid"`` are ``"val"``)
+        How the dataset is laid out; recognised by its files by default.
+    split : read only this split; ``"validation"`` and ``"valid"`` mean ``"val"``
     path_column, label_column : columns of a table. The label column also chooses among the labels of datasets that have
-        several: ``"fine_labels"`` (default) or ``"coarse_labels"`` of CIFAR-100, ``"noisy_labels_5"`` and the like of
-        ImageNette. None for images without labels.
+        several: ``"fine_labels"`` (default) or ``"coarse_labels"`` for CIFAR-100, and ``"noisy_labels_5"``, for
+        example, for ImageNette. None reads the images without labels.
 
-    Images are in the order of the table or, of folders, split by split and sorted by path.
+    Images are in the order of the table, or, for folders, split by split and sorted by path.
 
     >>> from hcep.datasets import read_images, write_sample
     >>> read_images(write_sample("sample") / "photos")
@@ -71,12 +71,12 @@ def read_images(
         raise DatasetError(f"unknown layout {name!r}; there are {quoted(LAYOUTS, 10)}.{near_matches(name, LAYOUTS)}")
     if name in ONE_LABEL and label_column not in (OWN_LABEL, None):
         raise DatasetError(
-            f"label_column={label_column!r}: the {name} layout has one label per image and no columns; leave "
-            "label_column out"
+            f"label_column={label_column!r}: the {name} layout has one label per image and no columns; leave out "
+            "label_column"
         )
     dataset = LAYOUTS[name].read(place, LayoutOptions(split, path_column, label_column))
     if not len(dataset):
         raise DatasetError(
-            f"no images in {str(place)!r} as a {name!r} layout; images are files that end in {' '.join(IMAGE_SUFFIXES)}"
+            f"no images in {str(place)!r}, read as layout {name!r}; images end in {' '.join(IMAGE_SUFFIXES)}"
         )
     return replace(dataset, layout=name, labels=dataset.labels if label_column is not None else [None] * len(dataset))

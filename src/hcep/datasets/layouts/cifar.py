@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 in their published python and binary forms."""
+"""CIFAR-10 and CIFAR-100, in the published Python and binary versions."""
 
 from collections.abc import Mapping, Sequence
 from io import BytesIO
@@ -18,11 +18,10 @@ N_BYTES = CHANNELS * SIDE * SIDE
 
 
 class _Form(NamedTuple):
-    """One of the four published forms.
+    """One of the four published versions.
 
-    `names` are the files with the names of the classes by kind of label: of the python form the file and its key, of
-    the binary form the text file. The kinds stand in the order of a binary record's first bytes; the last is the one
-    that is read when none is named.
+    `names` has, for each kind of label, the file with the names of the classes, and for the Python version its key. The
+    kinds are in the order of the first bytes of a binary record; the last one is the default.
     """
 
     title: str
@@ -46,12 +45,12 @@ LOOKS_FOR = "data_batch_1 to 5 and test_batch with batches.meta, or train, test 
 
 
 def detect(source: Path) -> bool:
-    """Whether a form's names and any of its files are there."""
+    """Whether there are the names of classes and at least one file of a version."""
     return _form(source) is not None
 
 
 def read(source: Path, options: LayoutOptions) -> ImageDataset:
-    """Read the images into memory; ids are the files that they are exported to, the same for both forms."""
+    """Read the images into memory; ids are the files that `export` writes, the same for both versions."""
     form = _form(source)
     if form is None:
         raise DatasetError(f"{str(source)!r} is not CIFAR: looked for {LOOKS_FOR}")
@@ -75,7 +74,7 @@ def read(source: Path, options: LayoutOptions) -> ImageDataset:
             labels += [names[n] for n in numbers]
             files += [f"{split}/{names[n]}/{start + i:05d}.png" for i, n in enumerate(numbers)]
             splits += [split] * len(numbers)
-            # Red, then green, then blue, row by row.
+            # Stored as red, then green, then blue, row by row.
             pixels.append(np.ascontiguousarray(flat.reshape(-1, CHANNELS, SIDE, SIDE).transpose(0, 2, 3, 1)))
     return ImageDataset(source, files, files, labels, splits, pixels=np.concatenate(pixels))
 
@@ -93,15 +92,15 @@ def _class_names(form: _Form, kind: str, source: Path) -> list[str]:
     file, key = form.names[kind]
     entries = read_lines(source / file) if form.is_binary else _get(load_pickle(source / file), key, source / file)
     names = [as_text(name) for name in entries]
-    # The names become folders on export: none may lead out of it.
-    strange = [name for name in names if not name or name.startswith(".") or "/" in name or "\\" in name]
-    if strange:
-        raise DatasetError(f"{str(source / file)!r} has class names that cannot be folder names: {quoted(strange)}")
+    # The names become folders on export, and none may point outside.
+    unsafe = [name for name in names if not name or name.startswith(".") or "/" in name or "\\" in name]
+    if unsafe:
+        raise DatasetError(f"{str(source / file)!r} has class names that cannot be folder names: {quoted(unsafe)}")
     return names
 
 
 def _read_file(form: _Form, file: Path, kind: str) -> tuple[NDArray[np.uint8], list[int]]:
-    """Images, 3,072 bytes each, and numbers of their classes; in the binary form a byte for each label comes first."""
+    """Images, 3,072 bytes each, and their class numbers; in the binary version a byte for each label comes first."""
     if form.is_binary:
         content, size = np.fromfile(file, dtype=np.uint8), len(form.names) + N_BYTES
         if len(content) == 0 or len(content) % size:
@@ -124,14 +123,14 @@ def _get(content: Mapping[str, Any], key: str, file: Path) -> Any:
 
 
 class _Dtype(Stateful):
-    """Stands for numpy.dtype: remembers its code; byte order and the like bytes have none."""
+    """Stands in for numpy.dtype and keeps its code; bytes have no byte order."""
 
     def __init__(self, code: Any = "", *_: Any) -> None:
         self.code = as_text(code)
 
 
 class _Array(Stateful):
-    """Stands for numpy.ndarray, and for the function that makes an empty one to set the state on."""
+    """Stands in for numpy.ndarray, and for the function that creates an empty one."""
 
     array: NDArray[np.uint8]
 
@@ -145,7 +144,7 @@ class _Array(Stateful):
         self.array = np.frombuffer(content, dtype=np.uint8).reshape(shape, order="F" if is_fortran else "C")
 
 
-#: What a refused name is told instead of the general words.
+#: Replaces the general end of the message about a refused name.
 _REFUSAL = (
     "which is not allowed; nothing was executed",
     "and CIFAR's files hold only dicts, lists, bytes and arrays; nothing was executed",
@@ -159,7 +158,7 @@ ADMITTED = {
 
 
 def load_pickle(path: Path) -> dict[str, Any]:
-    """The dict of a CIFAR python file, its keys as text."""
+    """The dict in a CIFAR Python file, with its keys as text."""
     try:
         content = read_pickle(BytesIO(path.read_bytes()), ADMITTED)
         return {as_text(key): value.array if isinstance(value, _Array) else value for key, value in content.items()}

@@ -1,10 +1,10 @@
-"""Folders of images: one per class, perhaps inside one per split; ImageNette and Tiny-ImageNet as published."""
+"""Folders of images: one per class, perhaps within one per split; also ImageNette and Tiny-ImageNet."""
 
 from dataclasses import replace
 from pathlib import Path
 
 from hcep.datasets.image_dataset import SPLIT_NAMES, DatasetError, ImageDataset, canonical_split, choose_splits
-from hcep.datasets.layouts import listing as found_by
+from hcep.datasets.layouts import listing
 from hcep.datasets.layouts.listing import LayoutOptions
 from hcep.datasets.layouts.table import read_columns
 from hcep.errors import quoted
@@ -17,64 +17,64 @@ WNIDS, ANNOTATIONS = "wnids.txt", "val_annotations.txt"
 
 
 def detect(source: Path) -> bool:
-    return source.is_dir() and found_by.holds_images(source)
+    return source.is_dir() and listing.holds_images(source)
 
 
 def read(source: Path, options: LayoutOptions) -> ImageDataset:
-    """List the images; the label is the first folder below the split, and there is none for images without a folder."""
+    """List the images; the label is the first folder below the split, or None for an image outside of folders."""
     if not source.is_dir():
         raise DatasetError(f"layout 'folder' needs a folder, got the file {str(source)!r}")
     folders = split_folders(source)
     wanted = choose_splits(map(canonical_split, folders), options.split, source)
     chosen = [(split, folder) for folder in folders if (split := canonical_split(folder)) in wanted]
-    return found_by.list_splits(source, chosen or [(None, "")], lambda _, files: [found_by.class_of(f) for f in files])
+    return listing.list_splits(source, chosen or [(None, "")], lambda _, files: [listing.class_of(f) for f in files])
 
 
 def split_folders(source: Path) -> list[str]:
-    """Names of the subfolders that are splits; empty when the subfolders are classes.
+    """Names of the subfolders that are splits; empty if the subfolders are classes.
 
-    A subfolder is a split when every subfolder that holds images has the name of one: a class may be called "train".
+    Subfolders are splits if all that hold images have the names of splits, because a class may be called "train", too.
     """
-    filled = [name for name in found_by.subfolders(source) if found_by.holds_images(source / name)]
+    filled = [name for name in listing.subfolders(source) if listing.holds_images(source / name)]
     splits = [name for name in filled if name.lower() in SPLIT_NAMES]
     others = [name for name in filled if name.lower() not in SPLIT_NAMES]
     if others and len({canonical_split(name) for name in splits}) > 1:
         raise DatasetError(
-            f"{str(source)!r} has the splits {quoted(splits)} beside {quoted(others)}: neither splits nor classes; "
-            "move the images that belong to no split elsewhere"
+            f"{str(source)!r} has the splits {quoted(splits)} beside {quoted(others)}, so that its folders are neither "
+            "splits nor classes; move the images that belong to no split elsewhere"
         )
-    if others or found_by.has_flat_images(source):
+    if others or listing.has_flat_images(source):
         return []
-    # train first, then val and test, whatever they are called
+    # train first, then val and test, whatever their exact names
     order = list(dict.fromkeys(SPLIT_NAMES.values()))
     return sorted(splits, key=lambda name: (order.index(canonical_split(name)), name))
 
 
 def detect_imagenette(source: Path) -> bool:
-    """Whether ImageNette's table of noisy labels is there; without it the set is a plain image folder."""
+    """Whether ImageNette's table of noisy labels exists; without it the dataset is a plain image folder."""
     return _noisy(source) is not None and (source / "train").is_dir()
 
 
 def read_imagenette(source: Path, options: LayoutOptions) -> ImageDataset:
-    """List the images, labelled by their folders or by a column of the table, such as ``noisy_labels_5``."""
-    listing, column, table = read(source, options), options.label_column, _noisy(source)
-    if column in (found_by.OWN_LABEL, None):
-        return listing
+    """List the images, with labels from the folders or from a column of the table, such as ``noisy_labels_5``."""
+    dataset, column, table = read(source, options), options.label_column, _noisy(source)
+    if column in (listing.OWN_LABEL, None):
+        return dataset
     if table is None:
-        raise DatasetError(f"label_column={column!r} needs {' or '.join(NOISY)} in {str(source)!r}, which is missing")
+        raise DatasetError(f"label_column={column!r} needs {' or '.join(NOISY)} in {str(source)!r}")
     columns = read_columns(table)
     noisy = [name for name in columns if name.startswith("noisy_labels")]
     if column not in noisy:
-        raise found_by.column_error("label_column", str(column), noisy, table)
+        raise listing.column_error("label_column", str(column), noisy, table)
     if "path" not in columns:
         raise DatasetError(f"{str(table)!r} must have a column 'path', it has {quoted(columns)}")
     labels = dict(zip(columns["path"], columns[str(column)], strict=True))
-    unlisted = [f for f in listing.files if f not in labels]
+    unlisted = [f for f in dataset.files if f not in labels]
     if unlisted:
         raise DatasetError(
-            f"{len(unlisted):,} of {len(listing):,} images are not in {str(table)!r}: {quoted(unlisted)}"
+            f"{len(unlisted):,} of {len(dataset):,} images are not in {str(table)!r}: {quoted(unlisted)}"
         )
-    return replace(listing, labels=[labels[f] for f in listing.files])
+    return replace(dataset, labels=[labels[f] for f in dataset.files])
 
 
 def _noisy(source: Path) -> Path | None:
@@ -82,28 +82,28 @@ def _noisy(source: Path) -> Path | None:
 
 
 def detect_tiny(source: Path) -> bool:
-    """Whether Tiny-ImageNet's list of classes and a split's folder of images are there."""
+    """Whether there are Tiny-ImageNet's list of classes and the images of a split."""
     return (source / WNIDS).is_file() and any(_tiny_splits(source))
 
 
 def read_tiny(source: Path, options: LayoutOptions) -> ImageDataset:
-    """List the images; labels are WordNet ids, the published test split has none."""
+    """List the images; labels are WordNet ids, and the test split has none."""
     if not detect_tiny(source):
         raise DatasetError(f"{str(source)!r} is not Tiny-ImageNet: looked for {TINY_LOOKS_FOR}")
-    wnids = found_by.read_lines(source / WNIDS)
+    wnids = listing.read_lines(source / WNIDS)
     folders = [(split, split) for split in choose_splits(_tiny_splits(source), options.split, source)]
 
     def labels(split: str, files: list[str]) -> list[str] | list[None]:
         if split == "test":
             return [None] * len(files)
-        found = [f.split("/")[0] for f in files] if split == "train" else _annotated(source / "val", files)
-        unknown = sorted(set(found).difference(wnids))
+        classes = [f.split("/")[0] for f in files] if split == "train" else _annotated(source / "val", files)
+        unknown = sorted(set(classes).difference(wnids))
         if unknown:
             where = str(source / WNIDS)
             raise DatasetError(f"{len(unknown):,} classes of {split} are not in {where!r}: {quoted(unknown)}")
-        return found
+        return classes
 
-    return found_by.list_splits(source, folders, labels)
+    return listing.list_splits(source, folders, labels)
 
 
 def _tiny_splits(source: Path) -> list[str]:
@@ -114,12 +114,12 @@ def _tiny_splits(source: Path) -> list[str]:
 def _annotated(folder: Path, files: list[str]) -> list[str]:
     source = folder / ANNOTATIONS
     if not source.is_file():
-        raise DatasetError(f"the labels of val are missing: no file {str(source)!r}")
+        raise DatasetError(f"the labels of val are missing: there is no file {str(source)!r}")
     annotated = {}
-    for line in found_by.read_lines(source):
+    for line in listing.read_lines(source):
         name, *fields = line.split("\t")  # then the box: x, y, x, y
         if not fields:
-            raise DatasetError(f"{str(source)!r} must have lines of name, class and box apart by tabs, got {line!r}")
+            raise DatasetError(f"{str(source)!r} must have lines of name, class and box between tabs, got {line!r}")
         annotated[name] = fields[0]
     images = [f.removeprefix("images/") for f in files]
-    return found_by.match_annotations(images, annotated, source, folder / "images")
+    return listing.match_annotations(images, annotated, source, folder / "images")

@@ -1,46 +1,46 @@
-"""ImageNet (ILSVRC) as published: train/<wnid>/, a flat val/ whose labels are in an annotation file, a flat test/."""
+"""ImageNet (ILSVRC) as published: train/<wnid>/, a flat val/ with an annotation file, and a flat test/."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from hcep.datasets.image_dataset import DatasetError, ImageDataset, choose_splits
-from hcep.datasets.layouts import listing as found_by
+from hcep.datasets.layouts import listing
 from hcep.datasets.layouts.listing import LayoutOptions, class_of, read_lines
 from hcep.datasets.layouts.table import read_columns
 from hcep.errors import quoted
 
 LOOKS_FOR = "train/<wnid>/ and a flat val/ with LOC_val_solution.csv, val.txt or *validation_ground_truth.txt"
-#: Where the images are, from the folder that was given: there, or as Kaggle's archive and the later devkits have it.
+#: Folders of the images below the given one: itself, or as in Kaggle's archive and the later devkits.
 IMAGE_ROOTS = ("", "ILSVRC/Data/CLS-LOC", "Data/CLS-LOC")
-#: Where annotation files are looked for, from the folder that was given.
+#: Folders of annotation files below the given one.
 ANNOTATION_ROOTS = ("", "val", "devkit/data", "ILSVRC2012_devkit_t12/data", "ILSVRC/devkit/data")
 SPLIT_FOLDERS = {
     "train": ("train", "ILSVRC2012_img_train"),
     "val": ("val", "ILSVRC2012_img_val"),
     "test": ("test", "ILSVRC2012_img_test"),
 }
-#: One class per line, in the order that a 0-based label counts.
+#: One class per line, in the order of labels that count from 0.
 SYNSET_FILES = ("LOC_synset_mapping.txt", "synset_words.txt", "synsets.txt")
-#: The devkit's own numbers, which are in no alphabetical order.
+#: The devkit's own numbers, which follow no alphabetical order.
 DEVKIT_TEXT, DEVKIT_MATLAB = "map_clsloc.txt", ("meta.mat", "meta_clsloc.mat")
 WNID = re.compile(r"n\d{8}")
 
 
 def detect(source: Path) -> bool:
-    """Whether val/ is flat, beside a train/ of WordNet ids or with an annotation file."""
+    """Whether val/ is flat, and there is a train/ with WordNet ids or an annotation file."""
     val = _split_folder(source, "val")
-    if val is None or not found_by.has_flat_images(source / val):
+    if val is None or not listing.has_flat_images(source / val):
         return False
     train = _split_folder(source, "train")
-    classes = found_by.subfolders(source / train) if train else []
+    classes = listing.subfolders(source / train) if train else []
     if classes:
         return all(WNID.fullmatch(name) for name in classes)
     return _find_annotations(source) is not None
 
 
 def read(source: Path, options: LayoutOptions) -> ImageDataset:
-    """List the images; labels are WordNet ids, a flat test split has none."""
+    """List the images; labels are WordNet ids, and a flat test split has none."""
     folders = {split: folder for split in SPLIT_FOLDERS if (folder := _split_folder(source, split))}
     if not folders:
         raise DatasetError(f"{str(source)!r} is not ImageNet: looked for {LOOKS_FOR}")
@@ -48,18 +48,18 @@ def read(source: Path, options: LayoutOptions) -> ImageDataset:
 
     def label(split: str, files: list[str]) -> Sequence[str | None]:
         classes = [class_of(f) for f in files]
-        if split != "val" or all(classes):  # sorted into folders, as many do with a script
+        if split != "val" or all(classes):  # many people sort val into folders with a script
             return classes
-        found, folder = _find_annotations(source), source / folders[split]
-        if found is None:
+        annotations, folder = _find_annotations(source), source / folders[split]
+        if annotations is None:
             raise DatasetError(
                 f"the images in {str(folder)!r} are not in folders by class and their labels were not found: "
                 f"looked for {', '.join(ANNOTATIONS)} in {str(source)!r} and, below it, " + quoted(ANNOTATION_ROOTS[1:])
             )
-        read, file = found
-        return found_by.match_annotations(files, read(source, file), file, folder)
+        read, file = annotations
+        return listing.match_annotations(files, read(source, file), file, folder)
 
-    return found_by.list_splits(source, chosen, label)
+    return listing.list_splits(source, chosen, label)
 
 
 def _split_folder(source: Path, split: str) -> str | None:
@@ -78,7 +78,7 @@ def _find(source: Path, *names: str) -> Path | None:
 
 
 def _read_solution(source: Path, file: Path) -> dict[str, str]:
-    """Kaggle's LOC_val_solution.csv: the class is the first word of the boxes."""
+    """Kaggle's LOC_val_solution.csv, where the class is the first word of the boxes."""
     columns = read_columns(file)
     for column in ("ImageId", "PredictionString"):
         if column not in columns:
@@ -88,7 +88,7 @@ def _read_solution(source: Path, file: Path) -> dict[str, str]:
 
 
 def _read_list(source: Path, file: Path) -> dict[str, str]:
-    """val.txt: a file name and a class, which is a WordNet id or counts from 0 in ImageNet's order."""
+    """val.txt, with a file name and a class: a WordNet id, or a number that counts from 0 in ImageNet's order."""
     # Here, because the module of the bundled hierarchy imports from this package.
     from hcep.hierarchy.imagenet import imagenet_classes
 
@@ -106,7 +106,7 @@ def _read_list(source: Path, file: Path) -> dict[str, str]:
 
 
 def _read_ground_truth(source: Path, file: Path) -> dict[str, str]:
-    """One class per line for ILSVRC2012_val_00000001.JPEG and so on: a WordNet id or the devkit's number, from 1."""
+    """One class per line, for ILSVRC2012_val_00000001.JPEG and so on: a WordNet id, or the devkit's number from 1."""
     lines = read_lines(file)
     if lines and lines[0].isdecimal():
         by_number = _devkit_classes(source, file)
@@ -114,7 +114,7 @@ def _read_ground_truth(source: Path, file: Path) -> dict[str, str]:
     return {f"ILSVRC2012_val_{i:08d}.JPEG": _known_wnid(label, file) for i, label in enumerate(lines, start=1)}
 
 
-#: (source, file) -> label by file name, for files of these names.
+#: Readers of annotation files by their names; they return the label of each file name.
 ANNOTATIONS: dict[str, Callable[[Path, Path], dict[str, str]]] = {
     "LOC_val_solution.csv": _read_solution,
     "val.txt": _read_list,
@@ -138,7 +138,7 @@ def _numbered(number: str, by_number: Mapping[int, str], file: Path) -> str:
 
 
 def _synsets(source: Path) -> list[str]:
-    """Classes in the order of the synset file; without one, ImageNet's own is alphabetical by WordNet id."""
+    """Classes in the order of the synset file; empty without one."""
     file = _find(source, *SYNSET_FILES)
     return [] if file is None else [line.split(" ")[0] for line in read_lines(file)]
 
@@ -160,11 +160,11 @@ def _devkit_classes(source: Path, truth: Path) -> dict[int, str]:
         except (MatReadError, KeyError, IndexError, TypeError, ValueError, NotImplementedError) as error:
             raise DatasetError(f"{str(file)!r} is not the devkit's table of synsets: {error}") from None
     lines = _synsets(source)
-    # The devkit counts from kit fox, n02119789; a sorted list is the order of val.txt and would mislabel every image.
+    # The devkit starts with kit fox, n02119789; a sorted list, the order of val.txt, would mislabel every image.
     if not lines or lines == sorted(lines):
         raise DatasetError(
             f"{str(truth)!r} holds the devkit's class numbers, which follow no alphabetical order; put the devkit's "
             f"{' or '.join((DEVKIT_TEXT, *DEVKIT_MATLAB))} beside it"
-            + (" (the synset list found is sorted)" * bool(lines))
+            + (" (the synset list that was found is sorted)" * bool(lines))
         )
     return dict(enumerate(lines, start=1))

@@ -1,4 +1,4 @@
-"""What a layout is asked for, and how folders of images are listed."""
+"""List folders of images; and the options of a reader."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,12 +9,12 @@ from hcep.datasets.image_dataset import DatasetError, ImageDataset
 from hcep.embeddings.images import IMAGE_SUFFIXES, storable
 from hcep.errors import near_matches, quoted
 
-#: The label a layout gives by itself, and the column of a table that is read when no other is named.
+#: The label column that means a layout's own labels; in a table, the name of the column.
 OWN_LABEL = "label"
 
 
 class LayoutOptions(NamedTuple):
-    """What was asked of `read_images`."""
+    """The options of `read_images`."""
 
     split: str | None = None
     path_column: str = "path"
@@ -22,12 +22,12 @@ class LayoutOptions(NamedTuple):
 
 
 def is_image(name: str) -> bool:
-    """Whether a file name looks like an image's; hidden files (and the twins macOS leaves behind) do not."""
+    """Whether a file name is that of an image; hidden files, such as macOS leaves behind, are not."""
     return not name.startswith(".") and name.lower().endswith(IMAGE_SUFFIXES)
 
 
 def image_files(folder: Path) -> list[str]:
-    """Images below a folder, relative to it, sorted; links to folders are followed, but not in circles."""
+    """Paths of the images below a folder, relative to it and sorted; links are followed, but not in circles."""
     return sorted(_walk(folder, "", ()))
 
 
@@ -42,7 +42,7 @@ def has_flat_images(folder: Path) -> bool:
 
 
 def subfolders(folder: Path) -> list[str]:
-    """Names of the folders in a folder, sorted, hidden ones left out."""
+    """Names of the folders in a folder, sorted, without hidden ones."""
     return [entry.name for entry in _entries(folder) if _is_folder(entry) and not entry.name.startswith(".")]
 
 
@@ -55,14 +55,14 @@ def _walk(folder: Path, prefix: str, above: tuple[tuple[int, int], ...]) -> Iter
         if _is_folder(entry):
             if not entry.name.startswith("."):
                 yield from _walk(folder / entry.name, f"{prefix}{entry.name}/", (*above, here))
-        elif is_image(entry.name):  # a broken link too: whoever opens it reports it
+        elif is_image(entry.name):  # broken links, too: opening them reports the reason
             yield prefix + entry.name
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link to itself: listed where it has an image's name, and then skipped with the reason
+    except OSError:  # a link to itself; with the name of an image it is listed, and then skipped with the reason
         return False
 
 
@@ -74,13 +74,13 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 def list_splits(
     source: Path, folders: Iterable[tuple[str | None, str]], label: Callable[[Any, list[str]], Sequence[str | None]]
 ) -> ImageDataset:
-    """The images of pairs of a split and its folder; `label` gives the labels of a split's files, relative to that."""
+    """The images of splits and their folders; `label` returns the labels of a split's files."""
     files, labels, splits = list[str](), list[str | None](), list[str | None]()
     for split, folder in folders:
-        found = image_files(source / folder)
-        files += [f"{folder}/{f}".lstrip("/") for f in found]
-        labels += label(split, found)
-        splits += [split] * len(found)
+        names = image_files(source / folder)
+        files += [f"{folder}/{name}".lstrip("/") for name in names]
+        labels += label(split, names)
+        splits += [split] * len(names)
     return ImageDataset(source, files, files, labels, splits)
 
 
@@ -91,7 +91,7 @@ def class_of(file: str) -> str | None:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a text file that are not blank."""
+    """The lines of a text file, without blank ones."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -100,7 +100,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def column_error(kind: str, column: str, columns: Iterable[str], source: Path) -> DatasetError:
-    """The option `kind` names a column that a table does not have: say which there are."""
+    """The error for an option, `kind`, that names a column which a table does not have."""
     known = list(columns)
     return DatasetError(
         f"{kind}={column!r} is not a column of {str(source)!r}, which has {quoted(known, 10)}."
@@ -109,7 +109,7 @@ def column_error(kind: str, column: str, columns: Iterable[str], source: Path) -
 
 
 def match_annotations(images: Sequence[str], annotated: Mapping[str, str], source: Path, folder: Path) -> list[str]:
-    """The label of each image file of a folder, from an annotation file, `source`, that must list exactly these."""
+    """The label of each image of a folder, from an annotation file, `source`, which must list exactly these."""
     present = set(images)
     absent = [name for name in annotated if name not in present]
     if absent:
@@ -124,7 +124,7 @@ def match_annotations(images: Sequence[str], annotated: Mapping[str, str], sourc
 
 
 def absent_error(absent: Sequence[str], n_listed: int, source: Path, folder: Path) -> DatasetError:
-    """Count the files of a folder that are listed in a source but not there."""
+    """The error for files that a source lists but a folder does not have."""
     return DatasetError(
         f"{len(absent):,} of {n_listed:,} files listed in {str(source)!r} are not in {str(folder)!r}: {quoted(absent)}"
     )

@@ -1,4 +1,4 @@
-"""Tables with a path and a label column: CSV, TSV and Parquet."""
+"""Tables with a column of paths and a column of labels: CSV, TSV and Parquet."""
 
 import csv
 import math
@@ -13,19 +13,19 @@ from hcep.errors import quoted
 LOOKS_FOR = "a .csv, .tsv or .parquet file with a path and a label column"
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 SUFFIXES = (*DELIMITERS, ".parquet")
-#: Read when they are there, no matter which columns hold path and label.
+#: Also read if they exist.
 SPLIT_COLUMN, ID_COLUMN = "split", "id"
 
 Columns = Mapping[str, Sequence[Any]]
 
 
 def detect(source: Path) -> bool:
-    """Whether the file's name ends like a table's."""
+    """Whether the file has the suffix of a table."""
     return source.is_file() and source.suffix.lower() in SUFFIXES
 
 
 def read(source: Path, options: LayoutOptions) -> ImageDataset:
-    """List the rows in their order; relative paths are resolved against the table's folder."""
+    """List the rows in their order; paths are relative to the table's folder."""
     if not detect(source):
         raise DatasetError(f"layout 'table' needs {LOOKS_FOR}, got {str(source)!r}")
     columns = read_columns(source)
@@ -42,12 +42,12 @@ def read(source: Path, options: LayoutOptions) -> ImageDataset:
     absent = [files[row] for row in rows if not (source.parent / files[row]).is_file()]
     if absent:
         raise absent_error(absent, len(rows), source, source.parent)
-    kept: list[Any] = [[column[row] for row in rows] for column in (files, ids, labels, splits)]
-    return ImageDataset(source.parent, *kept)
+    parts: list[Any] = [[column[row] for row in rows] for column in (files, ids, labels, splits)]
+    return ImageDataset(source.parent, *parts)
 
 
 def read_columns(source: Path) -> Columns:
-    """The columns of a table by name; those of a text file hold text, so that "007" stays "007"."""
+    """The columns of a table by name; values of a text file stay text, so that "007" stays "007"."""
     suffix = source.suffix.lower()
     columns = _read_text(source, DELIMITERS[suffix]) if suffix in DELIMITERS else _read_parquet(source)
     if not any(len(values) for values in columns.values()):
@@ -96,7 +96,7 @@ def _paths(columns: Columns, column: str, source: Path) -> list[str]:
 
 
 def label_text(value: Any) -> str | None:
-    """A cell as a label: None for an empty one, "3" for 3 and for the 3.0 that a column with gaps makes of it."""
+    """A cell as a label: None if it is empty; "3" for 3, and for the 3.0 that it becomes in a column with gaps."""
     if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, float) and value.is_integer():

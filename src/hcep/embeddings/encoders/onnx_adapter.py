@@ -19,7 +19,7 @@ from hcep.errors import HCEPError, near_matches, quoted
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 _DEVICES = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 _KEYS = ("preprocessing", "output")
-#: A larger file is not looked into for its feature map: it would be held in memory twice.
+#: A larger file is not searched for its feature map, because it would be in memory twice.
 MAX_MAPPED = 1 << 30
 
 
@@ -37,12 +37,12 @@ def load(
     Parameters
     ----------
     model : path of the file. A JSON file of the same name beside it may hold ``{"preprocessing": {...}, "output":
-        "..."}``. ``file.onnx#tensor`` takes a tensor inside the network for the vector, such as that before the last.
-    device : {'cpu', 'cuda'}; 'cuda' where the installed onnxruntime has it
-    precision : must be left out: the file decides
-    preprocessing : see `as_preprocessing`; it comes before the JSON file, whose fields it may override one by one
-    output : which output is the vector; the first one of two axes by default
-    threads : threads for one batch; onnxruntime's choice by default
+        "..."}``. ``file.onnx#tensor`` uses a tensor inside the network as the vector, such as the one before the last.
+    device : {'cpu', 'cuda'}; 'cuda' by default, if the installed onnxruntime supports it
+    precision : must be left out; the file determines it
+    preprocessing : see `as_preprocessing`; its fields take precedence over those of the JSON file
+    output : name of the output that is the vector; by default the first one with two axes
+    threads : threads per batch; chosen by onnxruntime by default
     """
     require("onnxruntime", "onnx", "this encoder")
     name = f"onnx:{model}"
@@ -51,7 +51,7 @@ def load(
     if not path.is_file():
         raise HCEPError(f"{name}: no such file")
     if precision is not None:
-        raise HCEPError(f"{name}: the file decides the precision; leave precision={precision!r} out")
+        raise HCEPError(f"{name}: the file determines the precision; leave out precision={precision!r}")
     beside = read_json_object(path.with_suffix(".json")) if path.with_suffix(".json").is_file() else {}
     unknown = next((key for key in beside if key not in _KEYS), None)
     if unknown is not None:
@@ -59,8 +59,8 @@ def load(
         raise HCEPError(f"{path.with_suffix('.json')}: unknown key {unknown!r}, expected {quoted(_KEYS)}.{near}")
     if preprocessing is None and "preprocessing" not in beside:
         raise HCEPError(
-            f"{name}: how are images prepared for it? Give preprocessing= (a preset: {quoted(PRESETS)}, a JSON file "
-            f'or a mapping), or write {path.stem}.json beside it: {{"preprocessing": {{"preset": "clip"}}}}'
+            f"{name}: the preprocessing of images is unknown; give preprocessing= (a preset: {quoted(PRESETS)}, a JSON "
+            f'file or a mapping), or write {path.stem}.json beside it: {{"preprocessing": {{"preset": "clip"}}}}'
         )
     steps = as_preprocessing(preprocessing, as_preprocessing(beside.get("preprocessing")))
     content = with_output(path, inner) if inner else path
@@ -68,11 +68,11 @@ def load(
     source = _image_input(name, session, steps)
     target = _vector_output(name, session, output or inner or beside.get("output"))
     maps = with_map(path, target)
-    # Exporters write weights beside the file when it would exceed 2 GB.
+    # Exporters write weights to another file if the first one would exceed 2 GB.
     files = [path, *filter(Path.is_file, (path.with_name(path.name + end) for end in (".data", "_data")))]
 
     @cache
-    def mapping() -> Any:  # a second session, for those who ask where things are
+    def mapping() -> Any:  # a second session, opened when a map is needed
         return open_session(name, maps[0], device, threads) if maps else None
 
     def vectors(of: Any) -> ImageFunction:
@@ -92,36 +92,36 @@ def load(
 def one_core(
     session: Any, threads: int | None, make: Callable[[], ImageFunction]
 ) -> Callable[[], ImageFunction] | None:
-    """What `FunctionEncoder` takes as such, where the processor works and nobody said with how many threads."""
+    """The `one_core` of `FunctionEncoder`, on a CPU and if the number of threads is not given."""
     return make if threads is None and session.get_providers() == [_DEVICES["cpu"]] else None
 
 
 def open_session(name: str, model: Path | bytes, device: str | None, threads: int | None) -> Any:
-    """A session of onnxruntime on a file, or on its bytes."""
+    """A session of onnxruntime for a file, or for its content."""
     ort = require("onnxruntime", "onnx", "this encoder")
-    there = ort.get_available_providers()
-    chosen = device or ("cuda" if _DEVICES["cuda"] in there else "cpu")
+    providers = ort.get_available_providers()
+    chosen = device or ("cuda" if _DEVICES["cuda"] in providers else "cpu")
     if chosen not in _DEVICES:
         raise HCEPError(f"device must be 'cpu' or 'cuda' for ONNX files, got {chosen!r}")
-    if _DEVICES[chosen] not in there:
-        raise HCEPError(f"device {chosen!r}: this onnxruntime has {quoted(there)}; pip install onnxruntime-gpu")
+    if _DEVICES[chosen] not in providers:
+        raise HCEPError(f"device {chosen!r}: this onnxruntime has {quoted(providers)}; pip install onnxruntime-gpu")
     options = ort.SessionOptions()
     options.log_severity_level = 3
-    options.intra_op_num_threads = threads or 0  # 0: its own choice
+    options.intra_op_num_threads = threads or 0  # 0: onnxruntime chooses
     content = model if isinstance(model, bytes) else str(model)
     with loading(name, local=True):
         return ort.InferenceSession(content, options, providers=[_DEVICES[chosen]])
 
 
 def with_map(path: Path, target: str) -> tuple[bytes, str] | None:
-    """The file with one more output, the tensor whose mean over positions is `target`; None where there is none."""
+    """The file with the tensor whose mean over positions is `target` as an output, and its name; None without one."""
     if not is_installed("onnx") or path.stat().st_size > MAX_MAPPED:
         return None
     import onnx
 
     try:
         model = onnx.load_model(path, load_external_data=False)
-    except Exception:  # whatever is wrong with it, the session has said so
+    except Exception:  # opening the session reports what is wrong with the file
         return None
     makers = {output: node for node in model.graph.node for output in node.output}
     node = makers.get(target)
@@ -129,20 +129,20 @@ def with_map(path: Path, target: str) -> tuple[bytes, str] | None:
         node = makers.get(node.input[0])
     if node is None or not _pools_positions(node, model.graph):
         return None
-    found = str(node.input[0])
-    return _giving(model, found), found
+    tensor = str(node.input[0])
+    return _with_output(model, tensor), tensor
 
 
 def with_output(path: Path, tensor: str) -> bytes:
-    """The file with one more output, a tensor inside the network that must be there."""
+    """The file with a tensor inside the network as an output."""
     model = require("onnx", "photos", "a tensor inside an ONNX file").load_model(path, load_external_data=False)
     known = [output for node in model.graph.node for output in node.output]
     if tensor not in known:
-        raise HCEPError(f"onnx:{path}: no tensor {tensor!r} in it.{near_matches(tensor, known)}")
-    return _giving(model, tensor)
+        raise HCEPError(f"onnx:{path}: it has no tensor {tensor!r}.{near_matches(tensor, known)}")
+    return _with_output(model, tensor)
 
 
-def _giving(model: Any, tensor: str) -> bytes:
+def _with_output(model: Any, tensor: str) -> bytes:
     if tensor not in [output.name for output in model.graph.output]:
         onnx = require("onnx", "photos", "a tensor inside an ONNX file")
         model.graph.output.append(onnx.helper.make_tensor_value_info(tensor, onnx.TensorProto.FLOAT, None))
@@ -197,7 +197,7 @@ def _vector_output(name: str, session: Any, wanted: str | None) -> str:
 
 
 def _run(session: Any, source: Any, target: str, batch: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Run a batch; in pieces where the file fixes the number of images."""
+    """Run a batch, in pieces if the file fixes the number of images."""
     data = batch.astype(_TYPES[source.type], copy=False)
     n_fixed = source.shape[0]
     if not isinstance(n_fixed, int):

@@ -1,4 +1,4 @@
-"""CLIP and SigLIP by open_clip: ``open_clip:ViT-L-14/openai``, a checkpoint, a folder, a hub repository."""
+"""CLIP and SigLIP from open_clip: ``open_clip:ViT-L-14/openai``, a checkpoint, a folder or a hub repository."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,13 +21,13 @@ def load(
     precision: str | None = None,
     preprocessing: PreprocessingLike | None = None,
 ) -> FunctionEncoder:
-    """Load an open_clip model; vectors are its image and text embeddings, not normalised.
+    """Load an open_clip model; vectors are its image and text embeddings, which are not normalised.
 
     Parameters
     ----------
     model : str
         ``architecture/tag``, ``architecture/path-of-checkpoint``, ``local-dir:folder`` or ``hf-hub:owner/model``.
-    device, precision, preprocessing : see `load_encoder`, also for what is raised
+    device, precision, preprocessing : see `load_encoder`
     """
     open_clip = require("open_clip", _EXTRA, "this encoder")
     runner = torch_runner.TorchRunner.choose(device, precision, _EXTRA)
@@ -53,7 +53,7 @@ def load(
 
 
 def _maps(tower: Any) -> torch_runner.Forward | None:
-    """Maps of an image tower: of timm's networks and of open_clip's own transformer."""
+    """Feature maps of an image tower, if it is a timm network or open_clip's own transformer."""
     if hasattr(tower, "trunk"):
         return torch_runner.timm_map(tower.trunk, tower.head)
     if not hasattr(tower, "transformer"):
@@ -64,14 +64,14 @@ def _maps(tower: Any) -> torch_runner.Forward | None:
         return pooled if tower.proj is None else pooled @ tower.proj
 
     def forward(pixels: Any) -> Any:
-        found = tower.forward_intermediates(pixels, indices=1, intermediates_only=True)["image_intermediates"][-1]
-        return torch_runner.tokens_map(found.flatten(2).mT, pixels, head, 1)
+        last = tower.forward_intermediates(pixels, indices=1, intermediates_only=True)["image_intermediates"][-1]
+        return torch_runner.tokens_map(last.flatten(2).mT, pixels, head, 1)
 
     return forward
 
 
 def _parts(open_clip: Any, model: str) -> tuple[str, str | None]:
-    """What open_clip calls the model's name, and its ``pretrained``."""
+    """The arguments ``model_name`` and ``pretrained`` of open_clip."""
     if torch_runner.is_place("open_clip", model):
         return model, None
     architecture, _, weights = model.partition("/")
@@ -96,7 +96,7 @@ def _trained_with_quick_gelu(open_clip: Any, architecture: str, weights: str | N
 
 
 def _own_preprocessing(config: Mapping[str, Any]) -> Preprocessing:
-    # 'random' is a choice for training; open_clip itself takes bicubic for inference.
+    # 'random' is for training; open_clip itself uses bicubic for inference.
     bilinear = config["interpolation"] == "bilinear"
     return Preprocessing(
         size=config["size"],

@@ -1,4 +1,4 @@
-"""Image models by timm: ``timm:vit_base_patch14_dinov2.lvd142m``, a checkpoint, a folder, a hub repository."""
+"""Image models from timm: ``timm:vit_base_patch14_dinov2.lvd142m``, a checkpoint, a folder or a hub repository."""
 
 import math
 from collections.abc import Mapping
@@ -23,15 +23,15 @@ def load(
     precision: str | None = None,
     preprocessing: PreprocessingLike | None = None,
 ) -> FunctionEncoder:
-    """Load a timm model without its classifier; a vector is what the classifier would have been given.
+    """Load a timm model without its classifier; a vector is the classifier's input.
 
     Parameters
     ----------
     model : str
         ``architecture.tag``, ``architecture/path-of-checkpoint``, ``local-dir:folder`` or ``hf-hub:owner/model``.
-    device, precision, preprocessing : see `load_encoder`, also for what is raised
+    device, precision, preprocessing : see `load_encoder`
     """
-    require("timm", _EXTRA, "this encoder")  # before torch, which may be missing too
+    require("timm", _EXTRA, "this encoder")  # before torch, which may also be missing
     runner = TorchRunner.choose(device, precision, _EXTRA)
     network = create(model)
     config = require("timm.data", _EXTRA, "this encoder").resolve_model_data_config(network)
@@ -41,14 +41,14 @@ def load(
 
 
 def create(model: str, with_classifier: bool = False) -> Any:
-    """The network of a name, without its last layer unless that is what is wanted."""
+    """The network of a name, with or without its last layer."""
     timm = require("timm", _EXTRA, "this encoder")
     architecture, checkpoint = _parts(timm, model)
     kept = {} if with_classifier else {"num_classes": 0}
     with loading(f"timm:{model}", local=checkpoint is not None or model.startswith(FOLDER)):
         network = timm.create_model(architecture, pretrained=checkpoint is None, **kept)
         if checkpoint is not None:
-            # It may hold more than the network, such as a classifier, but not less: timm would only log that.
+            # The file may have more weights than the network, such as a classifier, but not fewer.
             missing = getattr(timm.models.load_checkpoint(network, checkpoint, strict=False), "missing_keys", ())
             if missing:
                 raise HCEPError(

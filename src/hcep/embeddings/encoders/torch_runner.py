@@ -1,4 +1,4 @@
-"""What the adapters of torch models share: device, mixed precision, one forward pass, a hash of the weights, texts."""
+"""What the adapters of torch models share: device, precision, the forward pass, a hash of the weights, and texts."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from hcep.errors import HCEPError, near_matches
 
 Forward = Callable[[Any], Any]
 _log = logging.getLogger(__name__)
-#: What names of open_clip's and timm's models start with where they are a folder, or a repository of the hub.
+#: Prefixes of names in open_clip and timm that are a folder, or a repository on the hub.
 FOLDER, HUB = "local-dir:", "hf-hub:"
 
 PRECISIONS = {"fp32": None, "fp16": "float16", "bf16": "bfloat16"}
@@ -28,7 +28,7 @@ PRECISIONS = {"fp32": None, "fp16": "float16", "bf16": "bfloat16"}
 
 @dataclass(frozen=True)
 class TorchRunner:
-    """Runs a module on one device; below the precision 'fp32' the forward pass is autocast, for CUDA devices alone."""
+    """Runs a module on one device; on CUDA the forward pass may be autocast to a lower precision."""
 
     torch: Any
     device: Any
@@ -36,22 +36,24 @@ class TorchRunner:
 
     @classmethod
     def choose(cls, device: str | None, precision: str | None, extra: str) -> "TorchRunner":
-        """Settle on a device (by default CUDA where there is one) and a precision ('fp16' on CUDA, else 'fp32')."""
+        """Choose a device (CUDA by default, if there is one) and a precision ('fp16' on CUDA, otherwise 'fp32')."""
         torch = require("torch", extra, "this encoder")
         try:
             chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         except RuntimeError as error:
-            raise HCEPError(f"device must be 'cpu', 'cuda' or such as torch knows, got {device!r}") from error
+            raise HCEPError(f"device must be 'cpu', 'cuda' or another device of torch, got {device!r}") from error
         on_cuda = chosen.type == "cuda"
         if on_cuda and not torch.cuda.is_available():
-            raise HCEPError(f"device {device!r}: torch sees no CUDA device here; leave device out, or give 'cpu'")
+            raise HCEPError(f"device {device!r}: torch finds no CUDA device; leave out device, or give 'cpu'")
         wanted = precision or ("fp16" if on_cuda else "fp32")
         if wanted not in PRECISIONS:
             raise HCEPError(
                 f"precision must be 'fp32', 'fp16' or 'bf16', got {wanted!r}.{near_matches(wanted, PRECISIONS)}"
             )
         if wanted != "fp32" and not on_cuda:
-            raise HCEPError(f"precision {wanted!r} needs a CUDA device, this is {str(chosen)!r}; leave it out here")
+            raise HCEPError(
+                f"precision {wanted!r} needs a CUDA device, but the device is {str(chosen)!r}; leave out precision"
+            )
         return cls(torch, chosen, wanted)
 
     def run(self, forward: Callable[..., Any], *arrays: Any) -> NDArray[np.float32]:
@@ -74,15 +76,15 @@ def torch_encoder(
     texts: Callable[[Sequence[str]], Any] | str = "the model has no text tower",
     maps: Callable[..., Any] | None = None,
 ) -> FunctionEncoder:
-    """An encoder of a torch module.
+    """An encoder from a torch module.
 
     Parameters
     ----------
-    network : put on the runner's device here
-    forward : pixels to vectors, by the network
-    architecture : what decides the vectors beside the weights
-    texts : texts to vectors, or why there are none
-    maps : pixels to feature maps, see `FunctionEncoder`; whether they are exact is found out
+    network : moved to the runner's device here
+    forward : the network's function from pixels to vectors
+    architecture : everything that determines the vectors, besides the weights
+    texts : function from texts to vectors, or the reason why there is none
+    maps : function from pixels to feature maps, see `FunctionEncoder`; whether they are exact is tested
     """
     network = network.float().to(runner.device).eval()  # its weights stay float32
     return FunctionEncoder(
@@ -99,44 +101,44 @@ def torch_encoder(
 def text_tower(
     model: str, local: bool, load_tokenizer: Callable[[], Any], encode: Callable[[Any, list[str]], Any]
 ) -> Callable[[Sequence[str]], Any] | str:
-    """Texts to vectors, or why not: a tokenizer may sit on a hub of its own, or be left out of a folder."""
+    """A function from texts to vectors, or the reason why there is none: the tokenizer may be missing."""
     try:
         with loading(f"the tokenizer of {model}", local=local):
             tokenizer = load_tokenizer()
     except HCEPError as error:
         _log.warning("texts cannot be encoded: %s", error)
         return str(error)
-    return lambda few: encode(tokenizer, list(few))
+    return lambda texts: encode(tokenizer, list(texts))
 
 
 def is_place(library: str, model: str) -> bool:
-    """Whether the name of a model is a folder (which must be there) or a repository of the hub."""
+    """Whether the name of a model is a folder, which must exist, or a repository on the hub."""
     if model.startswith(FOLDER) and not Path(model.removeprefix(FOLDER)).is_dir():
         raise HCEPError(f"{library}:{model}: no such folder")
     return model.startswith((FOLDER, HUB))
 
 
 def weights_hash(model: Any, architecture: object) -> str:
-    """Hash of a module's floating-point tensors and of what else its vectors depend on.
+    """Hash of a module's floating-point tensors and of its architecture.
 
-    The tensors are taken by content and not by name, and integer buffers are left out, so that a library that renames a
-    parameter or drops a buffer of positions does not make its users' stores obsolete.
+    Tensors count by content and not by name, and integer buffers do not count, so that stores stay valid when a library
+    renames a parameter or drops a buffer of positions.
     """
     tensors = [t.detach().cpu() for t in model.state_dict().values() if t.is_floating_point()]
-    # Hashed as float32, so that a checkpoint in half precision and its copy in full are the same weights.
+    # As float32, so that a checkpoint in half precision and its copy in full precision are the same weights.
     arrays = (np.ascontiguousarray(tensor.float().numpy()) for tensor in tensors)
     hashes = [hashlib.sha256(json.dumps(a.shape).encode() + a.tobytes()).hexdigest() for a in arrays]
     text = json.dumps([architecture, sorted(hashes)], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-# Last feature maps: at every position the vector that the head makes of that position alone. Where the head takes a
-# mean, as most CNNs' does, the image's vector is the mean of these and the map is exact; behind an attention pooling, a
-# class token or a norm it is a hint.
+# The last feature map has, at every position, the vector that the head makes from that position alone. If the head
+# takes a mean, as in most CNNs, the image's vector is the mean of these and the map is exact. After attention pooling,
+# a class token or a norm, the map is a hint.
 
 
 def timm_map(network: Any, head: Forward | None = None) -> Forward:
-    """Pixels to maps (n, n_dims, height, width) of a timm network, followed by a `head` of somebody else's."""
+    """A function from pixels to maps (n, n_dims, height, width) of a timm network, followed by an optional `head`."""
 
     def forward(pixels: Any) -> Any:
         features = network.forward_features(pixels)
@@ -156,9 +158,9 @@ def timm_map(network: Any, head: Forward | None = None) -> Forward:
 
 
 def tokens_map(tokens: Any, pixels: Any, head: Forward, n_before: int = 0) -> Any:
-    """The map of patch tokens (n, n_patches, width) of the last layer, each as the head sees it alone.
+    """The map of the last layer's patch tokens (n, n_patches, width), each of which goes through the head alone.
 
-    The head takes tokens (n, n_before + 1, width): those before, which are no patches, are then the patch's, too.
+    The head takes tokens (n, n_before + 1, width); tokens before the patch, such as a class token, are copies of it.
     """
     n, n_patches, width = tokens.shape
     rows = round((n_patches * pixels.shape[2] / pixels.shape[3]) ** 0.5)

@@ -1,4 +1,4 @@
-"""CLIP and SigLIP by transformers: ``transformers:google/siglip-base-patch16-224`` or a folder."""
+"""CLIP and SigLIP from transformers: ``transformers:google/siglip-base-patch16-224`` or a folder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ from hcep.embeddings.preprocessing import Preprocessing, PreprocessingLike, as_p
 from hcep.errors import HCEPError
 
 _EXTRA = "transformers"
-# What decides a vector beside the weights, in either tower's configuration.
+# Configuration of either tower that determines a vector, besides the weights.
 _FACTS = ("model_type", "hidden_act", "layer_norm_eps", "num_attention_heads", "patch_size")
 
 
@@ -28,12 +28,12 @@ def load(
     preprocessing: PreprocessingLike | None = None,
     revision: str | None = None,
 ) -> FunctionEncoder:
-    """Load a model with image embeddings (CLIP, SigLIP and their kin); vectors are not normalised.
+    """Load a model with image embeddings (CLIP, SigLIP and similar ones); vectors are not normalised.
 
     Parameters
     ----------
-    model : folder, or the hub's ``owner/model``
-    device, precision, preprocessing : see `load_encoder`, also for what is raised
+    model : folder, or ``owner/model`` on the hub
+    device, precision, preprocessing : see `load_encoder`
     revision : branch, tag or commit on the hub
     """
     transformers = require("transformers", _EXTRA, "this encoder")
@@ -46,19 +46,19 @@ def load(
         network = transformers.AutoModel.from_pretrained(model, config=config, **where)
         steps = _own_preprocessing(name, transformers.AutoImageProcessor.from_pretrained(model, **where).to_dict())
     if not hasattr(network, "get_image_features"):
-        raise HCEPError(f"{name} is a {type(network).__name__}, without image embeddings; try timm: or onnx: for it")
+        raise HCEPError(f"{name} is a {type(network).__name__}, without image embeddings; try timm: or onnx:")
     length = network.config.text_config.max_position_embeddings if hasattr(network, "get_text_features") else None
 
     def images(pixels: Any) -> Any:
         return _vectors(network.get_image_features(pixel_values=pixels))
 
-    def encode(tokenizer: Any, few: list[str]) -> NDArray[np.float32]:
-        # SigLIP was trained on texts padded to full length and without a mask; CLIP gives the same either way.
-        tokens = tokenizer(few, padding="max_length", truncation=True, max_length=length, return_tensors="pt")
+    def encode(tokenizer: Any, texts: list[str]) -> NDArray[np.float32]:
+        # SigLIP was trained on texts padded to full length, without a mask; CLIP gives the same either way.
+        tokens = tokenizer(texts, padding="max_length", truncation=True, max_length=length, return_tensors="pt")
         names = [key for key in ("input_ids", "attention_mask") if key in tokens]
 
-        def forward(*given: Any) -> Any:
-            return _vectors(network.get_text_features(**dict(zip(names, given, strict=True))))
+        def forward(*arrays: Any) -> Any:
+            return _vectors(network.get_text_features(**dict(zip(names, arrays, strict=True))))
 
         return runner.run(forward, *(tokens[key] for key in names))
 
@@ -70,7 +70,7 @@ def load(
 
 
 def _maps(network: Any) -> Forward | None:
-    """Maps of an image tower: CLIP's, which projects its class token, and SigLIP's, which pools by attention."""
+    """Feature maps of CLIP, which projects its class token, and of SigLIP, which pools by attention."""
     tower: Any = getattr(network, "vision_model", None)
     pooling: Any = getattr(tower, "head", None)
     projection: Any = getattr(network, "visual_projection", None)
@@ -85,16 +85,16 @@ def _maps(network: Any) -> Forward | None:
     return lambda pixels: tokens_map(tower(pixel_values=pixels).last_hidden_state[:, 1:], pixels, head)
 
 
-def _vectors(found: Any) -> Any:
-    """The embeddings: what transformers 4 returns, and what transformers 5 wraps in an output object."""
-    return getattr(found, "pooler_output", found)
+def _vectors(output: Any) -> Any:
+    """The embeddings: transformers 4 returns them, transformers 5 wraps them in an output object."""
+    return getattr(output, "pooler_output", output)
 
 
 def _own_preprocessing(name: str, config: Mapping[str, Any]) -> Preprocessing:
     size = config.get("size")
     square = isinstance(size, int) or (isinstance(size, Mapping) and "shortest_edge" in size)
     if not square and not (isinstance(size, Mapping) and {"height", "width"} <= set(size)):
-        raise HCEPError(f"{name}: images of a fixed size are needed, its processor has size {size!r}")
+        raise HCEPError(f"{name}: its processor must make images of a fixed size, got size {size!r}")
     cropped = config.get("crop_size") if config.get("do_center_crop") else None
     final = _pair(cropped if cropped is not None else size)
     scaled = config.get("do_rescale", True)
