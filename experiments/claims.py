@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from experiments.records import OF_IMAGES, TEXTS, Row, unpacked
 from experiments.tables import NOTHING, markdown, number
-from hcep.evaluate import Difference, paired_draws
+from hcep.evaluate import paired_draws
+from hcep.evaluate.statistics import Difference
 
 Outcome = Literal["better", "tied", "worse"]
 MARKS: dict[Outcome, str] = {"better": "✓", "tied": "≈", "worse": "✗"}

@@ -16,7 +16,7 @@ from experiments.measuring import OUR_LABEL, Cell, measured, method_cell
 from experiments.records import Row
 from experiments.tasks import Task
 from hcep.classify.left_out import rank_in_class
-from hcep.classify.methods import LinearProbe
+from hcep.classify.methods.baselines import LinearProbe
 from hcep.dictionary.transform import prepared_rows
 
 Floats = NDArray[np.float64]

@@ -13,7 +13,8 @@ from experiments.baselines.cbm import CBMClassifier
 from experiments.baselines.penalised import Lasso, PenalisedSolver, TreeLasso, require_fraction, require_share
 from hcep import HCEPClassifier, HCEPError, Hierarchy
 from hcep.classify import METHODS as OF_THE_PACKAGE
-from hcep.classify.methods import ConceptMethod, Method
+from hcep.classify.methods import ConceptMethod
+from hcep.classify.methods.all_methods import Method
 from hcep.errors import near_matches, quoted
 from hcep.pursuit import FlatResult
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from hcep import HCEPClassifier, Hierarchy
-from hcep.classify import Calibration
-from hcep.classify.calibration import class_priors, fit_calibration, log_losses
+from hcep.classify.calibration import Calibration, class_priors, fit_calibration, log_losses
 from hcep.errors import HCEPError
 from hcep.evaluate import expected_calibration_error
 from hcep.models import load_model, save_model

@@ -14,14 +14,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from hcep import HCEPClassifier, HCEPError, Hierarchy, hb_omp, omp
 from hcep.classify import METHODS, hnn, make_method, nn
 from hcep.classify.choosing import SHRINKAGES
-from hcep.classify.methods import (
-    ConceptMethod,
-    HNNClassifier,
-    LDAClassifier,
-    LinearProbe,
-    NNClassifier,
-    OMPClassifier,
-)
+from hcep.classify.methods import ConceptMethod
+from hcep.classify.methods.baselines import LDAClassifier, LinearProbe, OMPClassifier
+from hcep.classify.methods.nearest import HNNClassifier, NNClassifier
 from tests.classify.method_contract import ANIMALS, MethodContract, X, Y
 
 NAMES = ["omp", "hb-omp", "hcep", "nearest-mean", "nn", "hnn", "linear-probe", "lda"]

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from hcep.classify.methods import METHODS
+from hcep.classify.methods.all_methods import METHODS
 from hcep.cli.app import app
 from hcep.datasets import load_sample
 from hcep.dictionary import DependentAtomsWarning

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from hcep.datasets import DatasetError, ImageDataset, read_images
-from hcep.embeddings import ImageItem
+from hcep.embeddings.images import ImageItem
 from hcep.errors import HCEPError
 from hcep.hierarchy.imagenet import imagenet_wnid
 from tests.conftest import shared_file

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from hcep import ConceptDictionary, Hierarchy, HierarchyError
-from hcep.dictionary import ClassMoments, DictionaryError, EmbeddingTransform
+from hcep.dictionary import DictionaryError, EmbeddingTransform
+from hcep.dictionary.moments import ClassMoments
 from hcep.dictionary.transform import unit_rows
 
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hcep.embeddings import Embeddings, StoreError, read_embeddings, write_embeddings
+from hcep.embeddings import Embeddings, read_embeddings, write_embeddings
+from hcep.embeddings.vectors import StoreError
 from tests.conftest import shared_file
 
 X = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hcep.embeddings import ImageItem, StoreError
+from hcep.embeddings.images import ImageItem
 from hcep.embeddings.store.embedding_store import EmbeddingStore
+from hcep.embeddings.vectors import StoreError
 from tests.embeddings.tiny import TinyEncoder, encode
 
 # Left half red, right half blue, so that a rotation shows.

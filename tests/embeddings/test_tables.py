@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hcep.embeddings import StoreError, read_embeddings
+from hcep.embeddings import read_embeddings
 from hcep.embeddings.files import is_embeddings, read_labels
+from hcep.embeddings.vectors import StoreError
 from hcep.errors import HCEPError
 from tests.embeddings.torch_files import legacy, state, tensor, zipped
 

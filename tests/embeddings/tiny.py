@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from PIL import Image
 
-from hcep.embeddings import ImageItem
+from hcep.embeddings.images import ImageItem
 from hcep.embeddings.store.encoding import EncodeReport, encode_to_store
 
 

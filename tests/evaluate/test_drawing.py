@@ -12,8 +12,15 @@ import pytest
 
 from hcep import HCEPClassifier, Hierarchy
 from hcep.errors import HCEPError
-from hcep.evaluate import concept_f1, draw_icicle, icicle_page, mistakes_by_lca, risk_coverage, write_figures
-from hcep.evaluate.drawing import concept_means, draw_risk_coverage, icicle_boxes
+from hcep.evaluate import concept_f1, risk_coverage, write_figures
+from hcep.evaluate.drawing import (
+    concept_means,
+    draw_icicle,
+    draw_risk_coverage,
+    icicle_boxes,
+    icicle_page,
+    mistakes_by_lca,
+)
 
 TRUE = ["cat", "cat", "dog", "fox", "car", "bus"]
 PREDICTED = ["cat", "dog", "dog", "car", "bus", "bus"]

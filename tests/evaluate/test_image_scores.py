@@ -16,7 +16,8 @@ from hcep import (
     tree_distances,
 )
 from hcep.datasets import load_sample
-from hcep.evaluate import evaluate_method, expected_calibration_error, lca_heights, score_images
+from hcep.evaluate import evaluate_method, expected_calibration_error, score_images
+from hcep.evaluate.support import lca_heights
 from hcep.pursuit import FlatResult
 from tests.conftest import k_shot
 from tests.reference.random_problems import random_problem

@@ -6,7 +6,8 @@ from hypothesis import given, settings, strategies as st
 
 from hcep import Hierarchy, HierarchyError, tree_distances
 from hcep.errors import HCEPError
-from hcep.evaluate import lca_heights, score_images
+from hcep.evaluate import score_images
+from hcep.evaluate.support import lca_heights
 from tests.reference.random_problems import random_hierarchy
 
 

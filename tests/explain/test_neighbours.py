@@ -118,7 +118,7 @@ def test_photos_that_are_gone_are_left_out(trained, encoder, tmp_path):
     known = embeddings_of(trained / "model" / "store")
     model = HCEPClassifier(BEARS, shrinkage=0.5).fit(known.X, known.y)
     Image.new("RGB", (8, 8), COLOURS["bus"]).save(tmp_path / "gone.png")
-    from hcep.embeddings import ImageItem
+    from hcep.embeddings.images import ImageItem
 
     encode_to_store([ImageItem(tmp_path / "gone.png", "bus", "gone")], encoder, tmp_path / "store")
     (tmp_path / "gone.png").unlink()
@@ -130,7 +130,7 @@ def test_photos_that_are_gone_are_left_out(trained, encoder, tmp_path):
 def test_a_store_of_another_encoder_is_refused(trained, encoder, tmp_path):
     other = load_encoder(vectors, preprocessing={"size": 4})
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
-    from hcep.embeddings import ImageItem
+    from hcep.embeddings.images import ImageItem
 
     encode_to_store([ImageItem(tmp_path / "a.png", "bus", "a")], other, tmp_path / "store")
     with pytest.raises(HCEPError, match="encode the images with the model's encoder"):

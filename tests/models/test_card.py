@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 
 from hcep import HCEPClassifier, Hierarchy
 from hcep.classify.heads import AdamWHead
-from hcep.embeddings import EncoderRecord
+from hcep.embeddings.protocol import EncoderRecord
 from hcep.models import model_card, save_model
 from tests.models.conftest import PETS, TANGLED, TANGLED_LABELS, fitted
 

@@ -16,17 +16,8 @@ import pytest
 
 from hcep import HCEPClassifier
 from hcep.errors import HCEPError
-from hcep.models import (
-    AtomName,
-    AtomNames,
-    ModelError,
-    change_model,
-    load_model,
-    read_model,
-    save_atom_names,
-    save_model,
-    undo_change,
-)
+from hcep.models import ModelError, change_model, load_model, read_model, save_model, undo_change
+from hcep.models.atom_names import AtomName, AtomNames, save_atom_names
 from hcep.models.saving import pack
 from tests.models.conftest import PET_LABELS, images
 from tests.models.test_folder import Killed, kill_at

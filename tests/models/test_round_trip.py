@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 from hcep import HCEPClassifier, HCEPTransformer
-from hcep.embeddings import EncoderRecord
+from hcep.embeddings.protocol import EncoderRecord
 from hcep.models import ModelError, load_model, read_model, save_model
 from tests.models.conftest import PET_LABELS, PETS, fitted, images
 from tests.models.damage import read_files

@@ -11,10 +11,11 @@ import pytest
 from PIL import Image
 
 from hcep.datasets import encode_images
-from hcep.embeddings import EmbeddingStore, StoreError
+from hcep.embeddings import EmbeddingStore
 from hcep.embeddings.protocol import EncoderRecord
-from hcep.ray import Place
+from hcep.embeddings.vectors import StoreError
 from hcep.ray.encoding import ATTEMPTS, EncodeShard, Plan, _listed, _opened, kills
+from hcep.ray.places import Place
 from tests.ray.counting_encoder import DEADLY, CountingEncoder
 
 SIZES = {"batch_size": 2, "shard_size": 4}

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hcep.embeddings import StoreError
+from hcep.embeddings.vectors import StoreError
 from hcep.errors import HCEPError
-from hcep.ray import Place
 from hcep.ray.encoding import list_images
-from hcep.ray.places import is_url
+from hcep.ray.places import Place, is_url
 
 
 @pytest.fixture(params=["path", "file", "memory"])

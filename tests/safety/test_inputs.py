@@ -17,9 +17,10 @@ from threadpoolctl import threadpool_info
 
 from hcep import HCEPClassifier
 from hcep.datasets import read_images
-from hcep.embeddings import Embeddings, StoreError, read_embeddings
+from hcep.embeddings import Embeddings, read_embeddings
 from hcep.embeddings.store.embedding_store import EmbeddingStore
 from hcep.embeddings.store.writer import import_embeddings
+from hcep.embeddings.vectors import StoreError
 from hcep.errors import DictionaryError, HCEPError, HierarchyError
 from hcep.pursuit.blocks import single_threaded_blas
 from hcep.taxonomy import read_hierarchy
@@ -173,7 +174,7 @@ def test_encoding_anew_mends_a_damaged_manifest(store, content):
     (store.folder / "manifest.json").write_text(content)
     with pytest.raises(StoreError, match="encode again with --fresh"):
         EmbeddingStore(store.folder)
-    from hcep.embeddings import ImageItem
+    from hcep.embeddings.images import ImageItem
     from hcep.embeddings.protocol import EncoderRecord
     from hcep.embeddings.store.writer import StoreWriter
 

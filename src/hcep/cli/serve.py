@@ -50,8 +50,8 @@ def serve(
     uvicorn = require("uvicorn", "web", "hcep serve")
     require("nicegui", "web", "hcep serve")
     listening = _listen(host, port)
-    from hcep.web import Engine, create_app
-    from hcep.web.engine import Limits
+    from hcep.web import create_app
+    from hcep.web.engine import Engine, Limits
     from hcep.web.security import LOOPBACK, PatientProtocol
 
     is_local = host in LOOPBACK | {"::1"}

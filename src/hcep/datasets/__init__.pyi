@@ -7,8 +7,6 @@ from .hierarchies import (
     imagenet_classes as imagenet_classes,
     imagenet_hierarchy as imagenet_hierarchy,
     imagenet_wnid as imagenet_wnid,
-    synset_gloss as synset_gloss,
-    synset_lemmas as synset_lemmas,
 )
 from .image_dataset import DatasetError as DatasetError, ImageDataset as ImageDataset
 from .layouts import read_images as read_images

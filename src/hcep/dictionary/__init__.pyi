@@ -1,5 +1,4 @@
 from .checks import DictionaryError as DictionaryError
 from .concept_dictionary import ConceptDictionary as ConceptDictionary
-from .moments import ClassMoments as ClassMoments
 from .path_problem import DependentAtomsWarning as DependentAtomsWarning, PathProblem as PathProblem
 from .transform import EmbeddingTransform as EmbeddingTransform

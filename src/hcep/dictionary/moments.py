@@ -36,7 +36,7 @@ class ClassMoments:
     Examples
     --------
     >>> import numpy as np
-    >>> from hcep.dictionary import ClassMoments
+    >>> from hcep.dictionary.moments import ClassMoments
     >>> moments = ClassMoments()
     >>> moments.update(np.array([[1.0, 0.0], [3.0, 0.0], [0.0, 5.0]]), ["cat", "dog"], np.array([0, 0, 1]))
     >>> moments.class_means()

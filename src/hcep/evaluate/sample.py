@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep.classify import HCEPClassifier
-from hcep.classify.methods import HNNClassifier, NNClassifier, OMPClassifier
+from hcep.classify.methods.baselines import OMPClassifier
+from hcep.classify.methods.nearest import HNNClassifier, NNClassifier
 from hcep.datasets import load_sample
 from hcep.evaluate.grade import grade_methods
 from hcep.pursuit import PathResult

@@ -17,7 +17,7 @@ from hcep.explain.answer import Answer, TrainingPhoto
 
 if TYPE_CHECKING:
     from hcep.embeddings import EmbeddingStore
-    from hcep.models import SavedModel
+    from hcep.models.loading import SavedModel
 
 #: Vectors of the store in memory at a time.
 BLOCK = 2048

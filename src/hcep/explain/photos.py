@@ -21,7 +21,8 @@ from hcep.explain.corrections import Correction, Corrections, image_hash
 from hcep.explain.explainer import EncodedImage, Explainer
 from hcep.explain.finding import find_images
 from hcep.explain.neighbours import training_photos, with_training_photos
-from hcep.models import SavedModel, read_model
+from hcep.models import read_model
+from hcep.models.loading import SavedModel
 from hcep.models.model_encoder import load_model_encoder
 from hcep.pursuit.limits import Concepts, PathLimits, Request
 

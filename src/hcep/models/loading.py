@@ -100,7 +100,8 @@ class SavedModel:
     @cached_property
     def classifier(self) -> HCEPClassifier:
         """The fitted classifier, with its leave-one-out table."""
-        from hcep.classify import HCEPClassifier, LeaveOneOutScore
+        from hcep.classify import HCEPClassifier
+        from hcep.classify.choosing import LeaveOneOutScore
         from hcep.classify.heads import head_parameter
 
         document, head = self.document, self._head

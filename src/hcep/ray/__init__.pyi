@@ -1,4 +1,3 @@
 from .cluster import Cluster as Cluster
 from .encoding import encode as encode
 from .fitting import evaluate as evaluate, fit as fit, predict as predict
-from .places import Place as Place

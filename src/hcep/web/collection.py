@@ -19,13 +19,14 @@ from hcep._files import cache_folder, replacing
 from hcep.classify.path_model import PathModel
 from hcep.embeddings import EmbeddingStore
 from hcep.embeddings.images import ImageProblem, open_image
-from hcep.evaluate import mistakes_by_lca, tree_distances
+from hcep.evaluate import tree_distances
+from hcep.evaluate.drawing import mistakes_by_lca
 from hcep.explain import explain_images
 from hcep.explain.answer import SURE, doubt_about, percent
 from hcep.explain.explainer import class_names
 from hcep.explain.neighbours import fitted_on
 from hcep.explain.report import photo_report
-from hcep.models import SavedModel
+from hcep.models.loading import SavedModel
 
 #: Embeddings in memory at a time, photos on the map, and photos in a report.
 BLOCK, ON_MAP, IN_REPORT = 2048, 6000, 500

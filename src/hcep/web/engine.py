@@ -26,7 +26,8 @@ from hcep.explain.corrections import Correction, Corrections
 from hcep.explain.explainer import EncodedImage, Explainer
 from hcep.explain.photos import encode_pixels
 from hcep.hierarchy import Hierarchy
-from hcep.models import SavedModel, builtin_model, change_model, read_model, undo_change
+from hcep.models import builtin_model, change_model, read_model, undo_change
+from hcep.models.loading import SavedModel
 from hcep.models.model_encoder import load_model_encoder, refuse_other_encoder
 from hcep.models.schema import Change
 from hcep.pursuit.limits import Concepts, Request

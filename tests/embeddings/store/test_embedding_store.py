@@ -9,12 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hcep.embeddings import Embeddings, ImageItem, StoreError, read_embeddings
+from hcep.embeddings import Embeddings, read_embeddings
+from hcep.embeddings.images import ImageItem
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.embeddings.store import manifest as manifest_module
 from hcep.embeddings.store.embedding_store import EmbeddingStore
 from hcep.embeddings.store.manifest import ROW_GROUP
 from hcep.embeddings.store.writer import StoreWriter, import_embeddings
+from hcep.embeddings.vectors import StoreError
 
 N, DIMS = 50, 6
 X = np.random.default_rng(0).normal(size=(N, DIMS)).astype(np.float32)

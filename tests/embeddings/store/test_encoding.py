@@ -15,13 +15,13 @@ import pytest
 from PIL import Image
 
 from hcep import ConceptDictionary, Hierarchy
-from hcep.embeddings import ImageItem, StoreError
-from hcep.embeddings.images import content_hash
+from hcep.embeddings.images import ImageItem, content_hash
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.embeddings.store import manifest
 from hcep.embeddings.store.embedding_store import EmbeddingStore
 from hcep.embeddings.store.encoding import encode_to_store
 from hcep.embeddings.store.writer import StoreWriter
+from hcep.embeddings.vectors import StoreError
 from tests.conftest import shared_file
 from tests.embeddings.tiny import TinyEncoder, encode, folder_items, make_images
 

@@ -12,7 +12,7 @@ from experiments.baselines.cbm import CBMClassifier
 from experiments.baselines.methods import METHODS, TreeLassoClassifier, make_method
 from experiments.baselines.penalised import lasso, tree_lasso
 from hcep import HCEPClassifier, HCEPError, Hierarchy, hb_omp
-from hcep.classify.methods import OMPClassifier
+from hcep.classify.methods.baselines import OMPClassifier
 from tests.classify.method_contract import ANIMALS, MethodContract, X, Y
 
 pytest.importorskip("skglm", reason="two of the methods are skglm's")

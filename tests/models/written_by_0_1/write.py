@@ -13,9 +13,11 @@ import numpy as np
 from PIL import Image
 
 from hcep import HCEPClassifier, Hierarchy
-from hcep.embeddings import Embeddings, EmbeddingStore, ImageItem, encode_to_store
+from hcep.embeddings import Embeddings, EmbeddingStore, encode_to_store
 from hcep.embeddings.encoders import FunctionEncoder
-from hcep.models import AtomName, AtomNames, Exemplar, Phrase, change_model, fit_model, save_atom_names, save_model
+from hcep.embeddings.images import ImageItem
+from hcep.models import change_model, fit_model, save_model
+from hcep.models.atom_names import AtomName, AtomNames, Exemplar, Phrase, save_atom_names
 from hcep.models.card import EncoderRecord
 
 TREE = Hierarchy.from_edges(

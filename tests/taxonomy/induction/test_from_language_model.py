@@ -7,7 +7,8 @@ import pytest
 from hcep.errors import HCEPError, HierarchyError
 from hcep.taxonomy.induction import induce_with_llm, read_answer
 from hcep.taxonomy.induction.placement import MAX_ANSWER
-from hcep.taxonomy.llm import ChatModel, LLMError
+from hcep.taxonomy.llm import ChatModel
+from hcep.taxonomy.llm.endpoint import LLMError
 from tests.hierarchy.cifar10 import CIFAR, GOOD, TREE, without
 from tests.taxonomy.llm.chat_server import Answering, dropped, ok, running_chat, slow, status, truncated_stream
 

@@ -8,8 +8,8 @@ from email.utils import format_datetime
 import pytest
 
 from hcep.errors import HCEPError
-from hcep.taxonomy.llm import ChatModel, LLMError, Usage, endpoint as endpoint_module
-from hcep.taxonomy.llm.endpoint import ChatAnswer, retry_after
+from hcep.taxonomy.llm import ChatModel, endpoint as endpoint_module
+from hcep.taxonomy.llm.endpoint import ChatAnswer, LLMError, Usage, retry_after
 from tests.taxonomy.llm.chat_server import (
     body,
     dripping,

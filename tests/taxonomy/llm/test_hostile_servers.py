@@ -7,7 +7,8 @@ import tracemalloc
 
 import pytest
 
-from hcep.taxonomy.llm import ChatModel, LLMError, endpoint as endpoint_module
+from hcep.taxonomy.llm import ChatModel, endpoint as endpoint_module
+from hcep.taxonomy.llm.endpoint import LLMError
 from tests.taxonomy.llm.chat_server import body, ok, running_chat, status
 
 HELLO = [{"role": "user", "content": "Say hello."}]

@@ -6,9 +6,10 @@ import pytest
 
 from hcep import Hierarchy
 from hcep.errors import HCEPError
-from hcep.models import AtomNames
+from hcep.models.atom_names import AtomNames
 from hcep.taxonomy.llm import ChatModel
-from hcep.taxonomy.naming import describe_atoms, name_atoms, summarize_atoms
+from hcep.taxonomy.naming import name_atoms, summarize_atoms
+from hcep.taxonomy.naming.language_model import describe_atoms
 from tests.taxonomy.llm.chat_server import Answering, dropped, ok, running_chat, status
 from tests.taxonomy.naming.bear_space import BEARS, PHRASES, bears, counted_words
 from tests.taxonomy.naming.test_naming_rules import VIOLATIONS

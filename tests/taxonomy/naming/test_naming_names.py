@@ -3,7 +3,7 @@
 import pytest
 
 from hcep.errors import HierarchyError
-from hcep.models import AtomName, AtomNames, Exemplar, Phrase
+from hcep.models.atom_names import AtomName, AtomNames, Exemplar, Phrase
 from hcep.taxonomy.naming.interpretation import chosen_edges
 from tests.taxonomy.naming.bear_space import BEARS
 

@@ -7,8 +7,9 @@ from hypothesis import given, settings, strategies as st
 from hcep import ConceptDictionary, HCEPClassifier, Hierarchy
 from hcep.dictionary import EmbeddingTransform
 from hcep.errors import DictionaryError, HCEPError
-from hcep.taxonomy.naming import embed_phrases, name_atoms
+from hcep.taxonomy.naming import name_atoms
 from hcep.taxonomy.naming.nearest import raw_atoms
+from hcep.taxonomy.naming.phrases import embed_phrases
 from tests.taxonomy.naming.bear_space import (
     AXES,
     BEARS,

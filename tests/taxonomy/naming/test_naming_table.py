@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hcep.errors import HCEPError
-from hcep.models import AtomName, Exemplar, Phrase
+from hcep.models.atom_names import AtomName, Exemplar, Phrase
 from hcep.taxonomy.naming import interpretation_table
 from tests.taxonomy.naming.bear_space import BEARS
 

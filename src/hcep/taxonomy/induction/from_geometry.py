@@ -15,9 +15,9 @@ from hcep.hierarchy.graph import Hierarchy
 from hcep.taxonomy.induction.from_language_model import name_prompt
 from hcep.taxonomy.induction.induced import Fault, Induced, LeafNames, clean_label, free_name, normal_form
 from hcep.taxonomy.induction.placement import without_thinking
-from hcep.taxonomy.llm import ChatModel, LLMError, RejectedError, ask_until_accepted
-from hcep.taxonomy.llm.chat import Messages
-from hcep.taxonomy.llm.endpoint import ChatAnswer
+from hcep.taxonomy.llm import ChatModel
+from hcep.taxonomy.llm.chat import Messages, RejectedError, ask_until_accepted
+from hcep.taxonomy.llm.endpoint import ChatAnswer, LLMError
 
 Linkage = Literal["ward", "average"]
 MAX_NAME, MAX_WORDS, MAX_TRIES = 40, 5, 3

@@ -11,8 +11,8 @@ from typing import Any, Literal
 from hcep.errors import HCEPError
 from hcep.taxonomy.induction.induced import Fault, Induced, LeafNames
 from hcep.taxonomy.induction.placement import Groups, Placement, assembled, missing_fault
-from hcep.taxonomy.llm import LLMError
 from hcep.taxonomy.llm.chat import ChatModel
+from hcep.taxonomy.llm.endpoint import LLMError
 
 Strategy = Literal["whole", "layers"]
 Progress = Callable[[int, Placement], None]

@@ -17,7 +17,7 @@ from hcep._files import write_text
 from hcep.errors import HierarchyError, quoted
 from hcep.hierarchy.graph import Hierarchy
 from hcep.hierarchy.names import singular, tidy
-from hcep.taxonomy.llm import Usage
+from hcep.taxonomy.llm.endpoint import Usage
 
 EMPHASIS = "*_`~ \t"
 QUOTES = "\"'“”‘’«»"

@@ -1,2 +1,1 @@
-from .chat import ChatModel as ChatModel, RejectedError as RejectedError, ask_until_accepted as ask_until_accepted
-from .endpoint import LLMError as LLMError, Usage as Usage
+from .chat import ChatModel as ChatModel

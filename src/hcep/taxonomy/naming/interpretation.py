@@ -13,8 +13,8 @@ from hcep.embeddings import Embeddings, EmbeddingStore, Encoder
 from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
 from hcep.evaluate.table import escaped as latex
 from hcep.hierarchy import Hierarchy
-from hcep.models import ModelError, read_model, save_atom_names
-from hcep.models.atom_names import AtomName, AtomNames
+from hcep.models import ModelError, read_model
+from hcep.models.atom_names import AtomName, AtomNames, save_atom_names
 from hcep.models.model_encoder import load_model_encoder, refuse_other_encoder
 from hcep.taxonomy.llm import ChatModel
 from hcep.taxonomy.naming import phrases as pools
@@ -258,7 +258,7 @@ def interpretation_table(
 
     The concepts of an atom without phrases are its images; of an atom with both, "text" lists the images as well.
 
-    >>> from hcep.models import Phrase
+    >>> from hcep.models.atom_names import Phrase
     >>> h = Hierarchy.from_edges([("bear", "polar bear"), ("bear", "panda")])
     >>> atom = AtomName("bear", "polar bear", (Phrase("matte white texture", 0.31),), summary="thick white winter fur")
     >>> print(interpretation_table([atom], h, "markdown"))

@@ -16,7 +16,9 @@ from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.names import singular
 from hcep.models.atom_names import AtomNames, odd_character
-from hcep.taxonomy.llm import ChatModel, LLMError, RejectedError, ask_until_accepted
+from hcep.taxonomy.llm import ChatModel
+from hcep.taxonomy.llm.chat import RejectedError, ask_until_accepted
+from hcep.taxonomy.llm.endpoint import LLMError
 from hcep.taxonomy.naming.phrases import merge_pools, names_of
 
 Edge = tuple[str, str]

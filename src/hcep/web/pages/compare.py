@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hcep.embeddings.images import ImageProblem
 from hcep.evaluate.statistics import paired_draws
-from hcep.models import SavedModel
+from hcep.models.loading import SavedModel
 from hcep.models.model_encoder import load_model_encoder
 from hcep.web.collection import Collection, Photos, Rows, View, class_numbers
 from hcep.web.engine import Engine

@@ -8,7 +8,7 @@ import numpy as np
 from hcep.datasets import load_sample
 from hcep.embeddings.encoders import DEFAULT
 from hcep.hierarchy import Hierarchy
-from hcep.models import SavedModel
+from hcep.models.loading import SavedModel
 from hcep.taxonomy import HeldOut, Move, lint
 from hcep.taxonomy.checks import Finding
 from hcep.taxonomy.effects import Effect, what_if

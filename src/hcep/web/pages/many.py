@@ -16,7 +16,7 @@ from hcep._checks import require
 from hcep.embeddings.images import ImageProblem, small_jpeg
 from hcep.errors import HCEPError
 from hcep.explain.answer import percent
-from hcep.models import SavedModel
+from hcep.models.loading import SavedModel
 from hcep.web.batching import ServerBusyError
 from hcep.web.collection import Collection, Photos, Rows, StorePhotos, cached_answers
 from hcep.web.engine import Engine, Photo, PhotoNotFoundError
