@@ -69,7 +69,7 @@ def test_images_at_a_url() -> None:
     fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
     fsspec.filesystem("memory").store.clear()
     place = Place.of("memory://photos")
-    with pytest.raises(StoreError, match="there is no image at 'memory://photos'"):
+    with pytest.raises(StoreError, match="there are no images at 'memory://photos'"):
         list_images(place)
     for name in ("cat/1.jpg", "cat/2.PNG", "dog/3.jpg", "notes.txt"):
         (place / name.rpartition("/")[0] if "/" in name else place).write(name.rpartition("/")[2], b"x")

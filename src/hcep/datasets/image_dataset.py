@@ -22,7 +22,7 @@ SPLIT_NAMES = {name: split for split, names in _SPLITS.items() for name in names
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageDataset:
-    """Images with their labels and splits, from `read_images`; iterating yields `hcep.embeddings.ImageItem`.
+    """Images with their labels and splits, from `read_images`; iterating yields an `ImageItem` for each.
 
     A dataset never changes: `split` and the other methods return a new one.
 

@@ -1,7 +1,7 @@
-"""Tasks on the actors of a Ray cluster, by Ray Data: numbers and names go in, records come out, vectors stay on disk.
+"""Run tasks on the actors of a Ray cluster with Ray Data: numbers and names go in, records come out.
 
-An actor that dies is started again and its tasks with it, on another machine if need be. So whatever a task writes, it
-writes whole, under a name of its own and the same every time, and looks first whether it is there already.
+Vectors stay on disk. An actor that dies is restarted with its tasks, perhaps on another machine. Therefore a task
+writes each file whole, under the same name every time, and first checks whether the file exists.
 """
 
 import logging
@@ -16,29 +16,29 @@ from hcep._checks import require, require_positive
 from hcep._progress import progress as progress_bar
 from hcep.errors import HCEPError, MissingExtraError
 
-#: An address that stands for a cluster on this machine alone.
+#: The address of a cluster on this machine only.
 HERE = "local"
-#: Bytes that Ray may set aside on this machine: what passes through it is small.
+#: Bytes that Ray may reserve on this machine; little data passes through it.
 OBJECT_STORE = 200_000_000
-#: Tasks an actor has at a time: one under way, one to go on with. No more are begun, whatever the number of images.
+#: Tasks per actor at a time: one that runs and one that waits, however many images there are.
 IN_FLIGHT = 2
 
-#: What an actor calls with a task; it returns a mapping with the task's ``n_images``.
+#: A function that an actor calls with a task; its result has the task's ``n_images``.
 Work = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where work is done.
+    """A Ray cluster, and how to use it.
 
     Parameters
     ----------
     address : str, optional
-        Of the cluster's head (``host:6379``; ``auto`` for one that runs on this machine). By default ``RAY_ADDRESS`` of
-        the environment, or else a cluster on this machine alone (``local``), which ends with the program.
-    n_workers : actors; as many as the cluster has CPUs by default
-    n_gpus : of each actor
-    progress : show a bar on this machine
+        Address of the cluster's head (``host:6379``, or ``auto`` for one on this machine). By default the environment's
+        ``RAY_ADDRESS``, or otherwise a cluster on this machine (``local``), which ends with the program.
+    n_workers : number of actors; by default one per CPU of the cluster
+    n_gpus : GPUs per actor
+    progress : show a progress bar on this machine
     """
 
     address: str | None = None
@@ -50,8 +50,8 @@ class Cluster:
         require_positive("n_workers", self.n_workers, "one per CPU")
 
     def connect(self) -> Any:
-        """Ray, connected."""
-        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # else it writes on the terminal what only it can use
+        """The module `ray`, connected to the cluster."""
+        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its messages on the terminal help nobody
         ray = require("ray", "ray", "work on a cluster")
         require("ray.data", "ray", "work on a cluster")
         logging.getLogger("ray.data").setLevel(logging.ERROR)
@@ -62,7 +62,7 @@ class Cluster:
         own = {"include_dashboard": False, "object_store_memory": OBJECT_STORE} if address == HERE else {}
         host, _, port = address.removeprefix("ray://").rpartition(":")
         try:
-            if host:  # Ray itself would try for minutes
+            if host:  # Ray itself would keep trying for minutes
                 create_connection((host, int(port)), timeout=10).close()
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
         except (OSError, ValueError, RuntimeError) as error:
@@ -76,15 +76,15 @@ class Cluster:
     def run(
         self, tasks: Sequence[Mapping[str, Any]], make: Callable[[], Work], description: str, n_images: int
     ) -> Iterator[dict[str, Any]]:
-        """What becomes of each task, in the order in which they end; each actor calls `make` once for what it does."""
+        """The results of tasks, in the order in which they end; each actor calls `make` once to get its function."""
         if not tasks:
             return
         data = self.connect().data
         pool = data.ActorPoolStrategy(size=min(self.n_actors, len(tasks)), max_tasks_in_flight_per_actor=IN_FLIGHT)
-        given = data.from_items([dict(task) for task in tasks], override_num_blocks=len(tasks))
+        items = data.from_items([dict(task) for task in tasks], override_num_blocks=len(tasks))
         options = {"batch_size": 1, "compute": pool, "num_cpus": 1, "num_gpus": self.n_gpus or None}
         with progress_bar(description, n_images, self.progress, "images", stays=True) as advance:
-            for row in given.map_batches(_Actor, fn_constructor_args=(make,), **options).iter_rows():
+            for row in items.map_batches(_Actor, fn_constructor_args=(make,), **options).iter_rows():
                 if row["error"]:
                     raise HCEPError(row["error"])
                 yield row
@@ -92,16 +92,15 @@ class Cluster:
 
 
 class _Actor:
-    """Takes a task at a time, as Ray Data's batches of one. An error about the input is an answer, not a crash."""
+    """Takes one task at a time, as a batch of Ray Data; an error in the input is a result, not a crash."""
 
     def __init__(self, make: Callable[[], Work]) -> None:
         self.make = cache(make)
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
-        made: dict[str, Any] = {}
-        error = ""
+        result: dict[str, Any] = {"error": ""}
         try:
-            made = dict(self.make()({name: column[0] for name, column in batch.items()}))
-        except (HCEPError, MissingExtraError) as problem:
-            error = str(problem)
-        return {name: [value] for name, value in (made | {"error": error}).items()}
+            result |= self.make()({name: column[0] for name, column in batch.items()})
+        except (HCEPError, MissingExtraError) as error:
+            result["error"] = str(error)
+        return {name: [value] for name, value in result.items()}

@@ -1,7 +1,7 @@
-"""Images into an embedding store by many machines: the plan first, then a shard per task, the manifest last.
+"""Encode images into a store on many machines: first a plan, then one shard per task, and the manifest last.
 
-Shards go to a folder below the store, each with a record of what became of its images. A run that was killed finds
-them there and goes on; when all are there they get their names in the store, and the manifest lists them.
+Shards are written to a folder inside the store, each with a record of its images. A run that was killed finds them
+there and continues. When all shards are there, they move into the store, and the manifest lists them.
 """
 
 import hashlib
@@ -36,15 +36,15 @@ from hcep.embeddings.vectors import MANIFEST, StoreError
 from hcep.ray.cluster import Cluster
 from hcep.ray.places import Place, is_url
 
-#: Where the shards of a run are until all are there.
+#: Folder of the shards until all of them are written.
 STAGING = ".ray"
 PLAN = "plan.parquet"
-#: A shard that was begun more often has an image in it that kills whoever opens it.
+#: A shard that was started more often contains an image that kills the process which opens it.
 ATTEMPTS = 3
 
 
 class _Image(NamedTuple):
-    """An image of a plan; a path object would swallow a slash of a URL."""
+    """An image of a plan, with its path as text, because a path object would swallow a slash of a URL."""
 
     path: str
     label: str | None
@@ -64,67 +64,69 @@ def encode(
     resume: bool = True,
     **cluster: Any,
 ) -> EncodeReport:
-    """Encode images into a store on a Ray cluster; run it again to resume, or to add what is new.
+    """Encode images into a store on a Ray cluster; run it again to resume, or to add new images.
 
     Parameters
     ----------
-    images : what `hcep.datasets.read_images` takes or gave, or the URL of a folder of images (class/x.jpg,
-        split/class/x.jpg). All machines must reach them under the same names.
-    encoder : a name, or what makes an encoder when called: each actor has its own. None is the built-in one.
-    store : that all machines reach
-    batch_size, shard_size, dtype, strict, resume : as for `hcep.embeddings.encode_to_store`
-    **cluster : of `hcep.ray.Cluster`: address, n_workers, n_gpus, progress
+    images : a dataset, what `hcep.datasets.read_images` reads, or the URL of a folder of images (class/x.jpg,
+        split/class/x.jpg). All machines must reach the images under the same names.
+    encoder : a name, or a function that returns an encoder: each actor loads its own. The built-in one by default.
+    store : folder or URL that all machines can reach
+    batch_size, shard_size, dtype, strict, resume : see `hcep.embeddings.encode_to_store`
+    **cluster : parameters of `hcep.ray.Cluster`: address, n_workers, n_gpus, progress
 
-    The store is the same, to the byte, as one process makes, whatever dies on the way; but where images are skipped,
-    later rows keep the numbers that they would have had. Images that the store knows by their id are not looked at
-    again. Work that is done twice is at most the shards under way.
+    Notes
+    -----
+    Whatever dies on the way, the store has the same bytes as one that a single process makes, except that row numbers
+    have gaps where images were skipped. Images whose id is in the store are not checked again. After a crash at most
+    the shards that were in progress are encoded again.
     """
     started = time.perf_counter()
     place, machines = Place.of(store), Cluster(**cluster)
     make = encoder if callable(encoder) else partial(load_encoder, encoder or DEFAULT)
     model = make()
     record = EncoderRecord(model.name, model.fingerprint, dict(model.preprocessing))
-    listed = _listed(images, place)
+    items = _listed(images, place)
     with _opened(place, record, model.n_dims, dtype, resume) as (manifest, known):
-        fresh = [image for image in listed if image.id not in known]
+        fresh = [image for image in items if image.id not in known]
         plan = Plan.made(place, manifest, fresh, batch_size, shard_size)
         left = plan.left()
         actor = partial(EncodeShard, make, plan, record, dtype=dtype, batch_size=batch_size, strict=strict)
         deque(machines.run([{"number": n} for n in left], actor, "encoding", sum(map(plan.size, left))), maxlen=0)
         skipped = plan.publish(manifest)
-    n_reused = len(listed) - len(fresh)
+    n_reused = len(items) - len(fresh)
     return EncodeReport(len(fresh) - len(skipped), n_reused, 0, 0, skipped, time.perf_counter() - started)
 
 
 def _listed(images: ImageDataset | str | os.PathLike[str], store: Place) -> list[_Image]:
     if not isinstance(images, ImageDataset) and Place.of(images).local is None:
         return list_images(Place.of(images))
-    found = images if isinstance(images, ImageDataset) else read_images(images)
-    if found.pixels is not None and store.local is None:
-        raise StoreError("images that are not files are first written below the store, which must be a local folder")
-    items = found.export((store.local or Path()) / "images")
+    dataset = images if isinstance(images, ImageDataset) else read_images(images)
+    if dataset.pixels is not None and store.local is None:
+        raise StoreError("images in memory are first written to the store's folder, which must be a local one")
+    items = dataset.export((store.local or Path()) / "images")
     return [_Image(str(item.path), item.label, item.id, item.split) for item in items]
 
 
 def list_images(place: Place) -> list[_Image]:
-    """The images at a URL, by name: folders are classes, or splits where all of them are called so."""
+    """The images at a URL; folders are classes, or splits if all of them have the names of splits."""
     names = sorted(name for name in place.sizes() if name.lower().endswith(IMAGE_SUFFIXES))
     if not names:
-        raise StoreError(f"there is no image at {place.address!r}")
+        raise StoreError(f"there are no images at {place.address!r}")
     in_splits = all(name.count("/") > 1 and name.partition("/")[0].lower() in SPLIT_NAMES for name in names)
-    found = []
+    images = []
     for name in names:
         *above, _ = name.split("/")
         split = canonical_split(above.pop(0)) if in_splits else None
-        found.append(_Image(f"{place.address}/{name}", above[0] if above else None, name, split))
-    return found
+        images.append(_Image(f"{place.address}/{name}", above[0] if above else None, name, split))
+    return images
 
 
 @contextmanager
 def _opened(
     place: Place, record: EncoderRecord, n_dims: int, dtype: StoredDtype, resume: bool
 ) -> Iterator[tuple[Manifest, set[str]]]:
-    """The manifest of the store, begun where there is none, and the ids it knows; a local one is locked meanwhile."""
+    """The manifest of the store, perhaps a new one, and the ids in it; a local store is locked meanwhile."""
     if place.local is not None:
         with StoreWriter.open(place.local, record, n_dims, dtype, resume=resume) as writer:
             yield writer.manifest, writer.images.keys() | writer.skipped.keys()
@@ -143,7 +145,7 @@ def _opened(
 
 @dataclass(frozen=True)
 class Plan:
-    """Which images go into which shard, with which rows and numbers, and where shards are until all are there."""
+    """Which images go into which shard, with which row numbers, and where the shards are until all are written."""
 
     store: Place
     digest: str
@@ -155,9 +157,9 @@ class Plan:
 
     @classmethod
     def made(cls, store: Place, manifest: Manifest, images: Sequence[_Image], batch_size: int, shard_size: int) -> Self:
-        """The plan for these images, written where the actors find it; the same plan for the same images and store."""
+        """The plan for these images, written where the actors find it; the same images and store give the same plan."""
         table = pa.table({name: pa.array([getattr(i, name) for i in images], pa.string()) for name in _Image._fields})
-        per_shard = batch_size * -(-shard_size // batch_size)  # whole batches, as one process would have them
+        per_shard = batch_size * -(-shard_size // batch_size)  # whole batches, as in one process
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, row_group_size=per_shard)
         content = sink.getvalue().to_pybytes()
@@ -166,7 +168,7 @@ class Plan:
         digest = hashlib.sha256(content + json.dumps(facts).encode()).hexdigest()[:16]
         plan = cls(store, digest, manifest.next_row, manifest.next_number, len(images), per_shard, os.getcwd())
         for other in {name.split("/")[0] for name in (store / STAGING).sizes()} - {digest}:
-            (store / STAGING / other).remove()  # of images or a store that are no longer the same
+            (store / STAGING / other).remove()  # for images or a store that have changed
         if images:
             plan.staging.write(PLAN, content)
         return plan
@@ -176,21 +178,21 @@ class Plan:
         return self.store / STAGING / self.digest
 
     def size(self, number: int) -> int:
-        """Images of a shard."""
+        """The number of images in a shard."""
         return min(self.per_shard, self.n_images - number * self.per_shard)
 
     def images(self, number: int) -> list[_Image]:
-        """The images of a shard."""
+        """The images in a shard."""
         with self.staging.opened(PLAN) as file:
             return [_Image(**row) for row in pq.ParquetFile(file).read_row_group(number).to_pylist()]
 
     def left(self) -> list[int]:
-        """The shards that are not there yet."""
-        there = self.staging.sizes() if self.n_images else {}
-        return [n for n in range(-(-self.n_images // self.per_shard)) if f"{n}.json" not in there]
+        """The numbers of the shards that are not written yet."""
+        written = self.staging.sizes() if self.n_images else {}
+        return [n for n in range(-(-self.n_images // self.per_shard)) if f"{n}.json" not in written]
 
     def publish(self, manifest: Manifest) -> tuple[SkippedImage, ...]:
-        """Give the shards their names in the store, then list them in its manifest; the images that were skipped."""
+        """Move the shards into the store, then list them in its manifest; return the images that were skipped."""
         shards, skipped = list(manifest.shards), list(manifest.skipped)
         for n in range(-(-self.n_images // self.per_shard)):
             record = json.loads(self.staging.read(f"{n}.json") or b"")
@@ -205,19 +207,19 @@ class Plan:
 
 
 class EncodeShard:
-    """What an actor does: one encoder, shard after shard."""
+    """The function of an actor, which has one encoder and encodes shard after shard."""
 
     def __init__(self, make: Callable[[], Encoder], plan: Plan, record: EncoderRecord, **options: Any) -> None:
         self.encoder, self.plan, self.options = make(), plan, options
         if self.encoder.fingerprint != record.fingerprint:
             raise StoreError(
-                f"the encoder {record.name!r} of machine {os.uname().nodename!r} is another one than the driver's: its "
-                "fingerprint differs; give all machines the same files"
+                f"the encoder {record.name!r} on machine {os.uname().nodename!r} differs from the driver's (another "
+                "fingerprint); give all machines the same files"
             )
 
     def __call__(self, task: Mapping[str, Any]) -> dict[str, Any]:
         number, staging = int(task["number"]), self.plan.staging
-        if staging.read(f"{number}.json") is None:  # else an actor had done it, and died before it could say so
+        if staging.read(f"{number}.json") is None:  # otherwise an actor did it, and died before it could report
             attempt = 1 + int(staging.read(f"{number}.attempts") or b"0")
             staging.write(f"{number}.attempts", str(attempt).encode())
             with TemporaryDirectory(prefix="hcep-") as scratch:
@@ -226,7 +228,7 @@ class EncodeShard:
         return {"number": number, "n_images": self.plan.size(number)}
 
     def encode(self, number: int, scratch: Path, careful: bool) -> dict[str, Any]:
-        """Encode the images of a shard into a store of their own; its only file is kept, with the rows of the plan."""
+        """Encode the images of a shard into a temporary store, and keep its only file, with the rows of the plan."""
         images = self.plan.images(number)
         items = [ImageItem(self.at_hand(one, scratch, k), *one[1:]) for k, one in enumerate(images)]
         deadly = {item.id for item in items if careful and kills(self.encoder, item.path)}
@@ -234,8 +236,8 @@ class EncodeShard:
         encode_to_store(safe, self.encoder, own, shard_size=len(images), n_workers=1, **self.options)
         manifest, place, shards = disk.read_manifest(own), {one.id: k for k, one in enumerate(images)}, []
         paths = [storable(one.path) for one in images]
-        for found in manifest.shards:
-            table = pq.read_table(own / found.file)
+        for shard in manifest.shards:
+            table = pq.read_table(own / shard.file)
             order = [place[key] for key in table.column("id").to_pylist()]
             first = self.plan.first_row + number * self.plan.per_shard
             for name, values in {"row": [first + k for k in order], "path": [paths[k] for k in order]}.items():
@@ -248,7 +250,7 @@ class EncodeShard:
         return {"shards": msgspec.to_builtins(shards), "skipped": msgspec.to_builtins(named)}
 
     def at_hand(self, image: _Image, scratch: Path, number: int) -> Path:
-        """The image as a file of this machine; one that is not there stays so."""
+        """The image as a file on this machine; a missing image stays missing."""
         if not is_url(image.path):
             return Path(self.plan.base, image.path)
         folder, _, name = image.path.rpartition("/")
@@ -259,7 +261,7 @@ class EncodeShard:
 
 
 def kills(encoder: Encoder, path: Path) -> bool:
-    """Whether a process that opens and prepares the image dies of it (or is still at it after a minute)."""
+    """Whether a process that opens and prepares the image dies, or has not finished after a minute."""
 
     def trial() -> None:
         with suppress(Exception):  # an ordinary bad image is skipped with its reason later

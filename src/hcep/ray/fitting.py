@@ -1,6 +1,6 @@
-"""A model fitted on a store by many machines, its predictions of a store, and its scores.
+"""Fit a model to a store on many machines, predict a store, and evaluate a model.
 
-Fitting: each machine sums up its shards, the sums are added, and a sample makes the choices. Predictions go into a
+For a fit, each machine sums up its shards, the sums are added, and choices are made on a sample. Predictions are a
 folder of Parquet files, one per shard.
 """
 
@@ -34,11 +34,11 @@ from hcep.models.saving import save_model
 from hcep.ray.cluster import Cluster, Work
 from hcep.ray.places import Place, Stored, shards_of
 
-#: Images that metric, anchor, calibration and refinement are chosen on: all, where there are no more.
+#: Images that metric, anchor, calibration and refinement are chosen on; all images, if there are no more.
 SAMPLE = 50_000
-#: Tasks per actor: sums are large, and the more images in each the fewer are sent.
+#: Tasks per actor. Sums are large: the more images in each, the fewer are sent.
 TASKS_PER_ACTOR = 4
-#: What a folder of predictions is of; readers of Parquet folders pass over names like this.
+#: Describes a folder of predictions; readers of Parquet folders ignore names that start with an underscore.
 ABOUT = "_predictions.json"
 #: Images and labels, shard by shard.
 Batches = Iterator[tuple[NDArray[Any], NDArray[np.str_]]]
@@ -52,23 +52,26 @@ def fit(
     cluster: Mapping[str, Any] | None = None,
     **parameters: Any,
 ) -> HCEPClassifier:
-    """Fit a classifier on the labelled images of a store, on a Ray cluster.
+    """Fit a classifier to the labelled images of a store, on a Ray cluster.
 
     Parameters
     ----------
-    store : that all machines reach
-    hierarchy : as of `HCEPClassifier`, or what makes one of the list of classes
-    split : only these images; the split ``train`` by default, where there is one
-    cluster : of `hcep.ray.Cluster`: address, n_workers, progress
-    **parameters : of `HCEPClassifier`; the head is the path's
+    store : folder or URL that all machines can reach
+    hierarchy : a hierarchy as for `HCEPClassifier`, or a function from the list of classes to one
+    split : the split to fit to; by default ``train``, if there is one
+    cluster : parameters of `hcep.ray.Cluster`: address, n_workers, progress
+    **parameters : parameters of `HCEPClassifier`; the head must be "path"
 
-    Means, covariance and so the dictionary are of all images and equal, to rounding, those of one process. What is
-    "auto", the calibration, the refinement of leaves and the floor of explained shares are of a sample of
-    `SAMPLE` images, as many of each class; where the store has no more, they too are what one process finds.
+    Notes
+    -----
+    Means, covariance and therefore the dictionary are those of all images and equal, up to rounding, a fit in one
+    process. Parameters that are "auto", the calibration, the refinement of leaves and the floor of explained shares
+    come from a sample of `SAMPLE` images, equally many of each class. If the store has no more, they too equal a fit in
+    one process.
     """
     model, machines = HCEPClassifier(hierarchy, **parameters), Cluster(**(cluster or {}))
     if not (isinstance(model.head, str) and model.head == "path"):
-        raise HCEPError("fitting on a cluster has the head 'path' only; fit a linear head in one process")
+        raise HCEPError("a fit on a cluster supports only head='path'; fit a linear head in one process")
     stored, shards = Stored.of(store, split, default_split="train")
     tasks = stored.tasks(shards, TASKS_PER_ACTOR * machines.n_actors)
 
@@ -81,7 +84,7 @@ def fit(
     total = sum(counts.values(), Counter[str]())
     if not total:
         where = f" in the split {split!r}" if split else ""
-        raise HCEPError(f"{stored.place.address!r} has no image to fit on{where}")
+        raise HCEPError(f"{stored.place.address!r} has no images to fit to{where}")
     if callable(hierarchy):
         model.set_params(hierarchy=hierarchy(sorted(total)))
     sample = [part for _, part in sorted(each("sampling", take_sample, quotas=quotas(counts, total, SAMPLE)))]
@@ -105,12 +108,12 @@ def fit_model(
     cluster: Mapping[str, Any] | None = None,
     **parameters: Any,
 ) -> HCEPClassifier:
-    """`fit` and save, as `hcep.models.fit_model` does in one process.
+    """Fit and save a model, as `hcep.models.fit_model` does in one process.
 
     Parameters
     ----------
-    store, hierarchy, split, cluster, **parameters : as for `fit`
-    folder, name : as for `hcep.models.fit_model`
+    store, hierarchy, split, cluster, **parameters : see `fit`
+    folder, name : see `hcep.models.fit_model`
     """
     model = fit(store, hierarchy, split=split, cluster=cluster, **parameters)
     stored, _ = Stored.of(store, split, default_split="train")
@@ -147,16 +150,16 @@ def predict(
     force: bool = False,
     **cluster: Any,
 ) -> int:
-    """Predict class and path of every image of a store on a Ray cluster; returns how many images there are.
+    """Predict class and path of every image of a store on a Ray cluster; return the number of images.
 
     Parameters
     ----------
-    model, store : that all machines reach
-    output : path or URL of a folder: ``part-000000.parquet`` and so on, in the order of the store's shards, with the
-        columns of `hcep predict`. A run that was stopped goes on where it was.
-    split : only these images
+    model, store : folders or URLs that all machines can reach
+    output : path or URL of a folder for ``part-000000.parquet`` and so on, in the order of the store's shards, with the
+        columns of `hcep predict`. A run that was stopped can be continued.
+    split : predict only this split
     force : replace predictions of another model, store or split
-    **cluster : of `hcep.ray.Cluster`: address, n_workers, n_gpus, progress
+    **cluster : parameters of `hcep.ray.Cluster`: address, n_workers, n_gpus, progress
     """
     machines, (stored, shards), target = Cluster(**cluster), Stored.of(store, split), Place.of(output)
     place, digest = Place.of(model), hashlib.sha256()
@@ -164,8 +167,8 @@ def predict(
     for name in sorted(place.sizes()):
         digest.update(name.encode() + (place.read(name) or b""))
     about = json.dumps({"model": digest.hexdigest(), "shards": [s.sha256 for s in shards], "split": split})
-    there = target.read(ABOUT)
-    if there is not None and there.decode() != about:
+    earlier = target.read(ABOUT)
+    if earlier is not None and earlier.decode() != about:
         if not force:
             raise HCEPError(f"{target.address!r} holds other predictions; pass --overwrite to replace them")
         target.remove()
@@ -185,13 +188,13 @@ def evaluate(
     top_k: Sequence[int] = (1, 5),
     **cluster: Any,
 ) -> ImageScores:
-    """Score a model on the labelled images of a store on a Ray cluster, as `hcep.evaluate.evaluate_method` does.
+    """Evaluate a model on the labelled images of a store on a Ray cluster, as `hcep.evaluate.evaluate_method` does.
 
     Parameters
     ----------
-    model, store, **cluster : as for `predict`
-    split : only these images; the split ``val`` by default, where there is one
-    top_k : accuracies to measure
+    model, store, **cluster : see `predict`
+    split : evaluate only this split; by default ``val``, if there is one
+    top_k : top-k accuracies to compute
     """
     machines, (stored, shards) = Cluster(**cluster), Stored.of(store, split, default_split="val")
     _refuse_other_encoder(Place.of(model), stored)
@@ -199,14 +202,14 @@ def evaluate(
     made = machines.run(stored.tasks(shards, len(shards)), actor, "evaluating", sum(s.n_images for s in shards))
     scores = [pickle.loads(part) for _, part in sorted((row["number"], row["scores"]) for row in made) if part]
     if not scores:
-        raise HCEPError(f"no image of {stored.place.address!r} is in the split {split!r}")
+        raise HCEPError(f"no image of {stored.place.address!r} is in split {split!r}")
     columns = {name: np.concatenate([part.columns[name] for part in scores]) for name in scores[0].columns}
     labels, predicted = (tuple(chain(*(getattr(part, name) for part in scores))) for name in ("labels", "predicted"))
     return ImageScores(labels, predicted, columns)
 
 
 def _predicting(model: Place, stored: Stored, target: Place) -> Work:
-    """What an actor does: one model, shard after shard."""
+    """The function of an actor, which has one model and predicts shard after shard."""
     path_model = _opened(model).path_model
 
     def work(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -238,7 +241,7 @@ def _part(shard: ShardRecord) -> str:
 
 
 def _opened(model: Place) -> SavedModel:
-    """A model's folder; of one elsewhere, its files."""
+    """The model in a local folder, or its files from elsewhere."""
     if model.local is not None:
         return read_model(model.local)
     return SavedModel(model.address, {name: model.read(name) or b"" for name in model.sizes()})
