@@ -19,7 +19,7 @@ from hcep.cli.app import app
 from hcep.datasets import find_hierarchy, load_sample
 from hcep.embeddings import Embeddings, write_embeddings
 from hcep.errors import HCEPError
-from hcep.explain import find_images
+from hcep.explain.finding import find_images
 from hcep.models import read_model
 from hcep.models.atom_names import AtomNames, save_atom_names
 from tests.conftest import shared_file

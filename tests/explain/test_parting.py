@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hcep import ConceptDictionary, Hierarchy, hb_omp
-from hcep.explain import parting_sentence
+from hcep.explain.parting import parting_sentence
 
 
 @pytest.fixture

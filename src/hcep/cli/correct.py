@@ -4,7 +4,7 @@ import getpass
 from pathlib import Path
 from typing import Annotated, Any
 
-from hcep import explain as explaining, models
+from hcep import models
 from hcep.cli import options as opt
 from hcep.cli.console import say
 from hcep.cli.explain import model_and_images
@@ -31,13 +31,14 @@ def correct(
     first if it is not the built-in model.
     """
     from hcep.explain.corrections import Corrections, image_hash
+    from hcep.explain.finding import find_images
 
     if undo == bool(label or force or forbid):
         raise HCEPError("give what is right or wrong (--class, --force, --forbid), or --undo")
     model, images = model_and_images(model, images)
     hierarchy = (models.builtin_model() if model is None else models.read_model(model)).path_model.hierarchy
     file = Corrections(corrections, hierarchy, missing=True, lenient=True)
-    hashes = {photo: image_hash(photo) for photo in explaining.find_images(images)}
+    hashes = {photo: image_hash(photo) for photo in find_images(images)}
     for photo, image in hashes.items():
         if undo and image not in file:
             raise HCEPError(f"{str(photo)!r} has no correction in {str(corrections)!r}")

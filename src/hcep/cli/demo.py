@@ -32,6 +32,7 @@ def demo(output: Output = Path("hcep-demo"), as_json: Json = False) -> None:
     methods and controls.
     """
     from hcep.evaluate.sample import compare_on_sample, only_ours_right
+    from hcep.explain.parting import parting_sentence
 
     if output.is_file() and not as_json:
         raise HCEPError(f"--output: {str(output)!r} is a file; give a folder")
@@ -71,7 +72,7 @@ def demo(output: Output = Path("hcep-demo"), as_json: Json = False) -> None:
     text = f"{what}, {about}."
     for i in contrasts:
         paper, ours = compared.paper_result, compared.ours_result
-        sentence = explain.parting_sentence(paper, ours, i, (PAPER, OURS))
+        sentence = parting_sentence(paper, ours, i, (PAPER, OURS))
         photo = str(sample.images_val[i])
         console.print(f"[bold]{WRONG}:[/] {escape(photo)}, a {tree.name(str(sample.y_val[i]))}")
         console.print(f"  [red]✗[/] {PAPER}: {escape(paper.trail(i))}")

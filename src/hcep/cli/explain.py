@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from textwrap import indent
-from typing import Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 from rich.padding import Padding
@@ -20,6 +20,9 @@ from hcep.cli.console import Console, escape, path_tree, say, tell, verdict
 from hcep.cli.options import more, option
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
+
+if TYPE_CHECKING:
+    from hcep.explain.answer import Answers
 
 #: An unsure answer names other classes of at least this probability.
 NAMED = 0.05
@@ -58,22 +61,23 @@ def explain(
     config: Config = None,
 ) -> None:
     """Explain photos: the class of each and the path of concepts that leads to it."""
-    from hcep.explain.finding import refuse_no_images
+    from hcep.explain.finding import find_images, refuse_no_images
 
     model, images = model_and_images(model, images)
-    files = explaining.find_images(images)
+    files = find_images(images)
     refuse_no_images(files)
     for path, flag in ((html, "--html"), (where_png, "--where-png")):
         refuse_existing(path, overwrite, flag)
     if where_png is not None and len(files) > MAX_STRIPS:
         raise HCEPError(f"--where-png: {len(files):,} photos are too many for one picture; use --where with --html")
+    from hcep.explain.answer import Answers
     from hcep.explain.corrections import read_corrections
     from hcep.explain.photos import ExplainOptions, answer_batches
 
     if objects not in (None, "auto") and not (objects.isdigit() and int(objects) > 0):
         raise HCEPError(f"--objects: expected a number of objects or `auto`, got {objects!r}")
     opened = models.builtin_model() if model is None else models.read_model(model)
-    hierarchy, answers = opened.path_model.hierarchy, explaining.Answers()
+    hierarchy, answers = opened.path_model.hierarchy, Answers()
     if objects == "auto" and opened.path_model.stopping is None:
         tell("the model has no rule of its own for the number of objects (`hcep fit --several-objects` learns one)")
     drawn = html is not None or where_png is not None
@@ -114,7 +118,7 @@ def explain(
 
 
 def _each(
-    batches: Iterator[list[explaining.Answer]], change: list[str], answers: explaining.Answers, drawn: bool
+    batches: Iterator[list[explaining.Answer]], change: list[str], answers: Answers, drawn: bool
 ) -> Iterator[explaining.Answer]:
     """Answers as they come, changed by --set; skipped images are printed, and answers to draw are collected."""
     n_printed = 0

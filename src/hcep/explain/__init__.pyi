@@ -1,8 +1,6 @@
 from . import report as report
-from .answer import Answer as Answer, Answers as Answers
+from .answer import Answer as Answer
 from .corrections import Corrections as Corrections, image_hash as image_hash
-from .finding import find_images as find_images
 from .neighbours import nearest_photos as nearest_photos
-from .parting import parting_sentence as parting_sentence
 from .photos import explain_images as explain_images
 from .where import concept_maps as concept_maps, margin_map as margin_map

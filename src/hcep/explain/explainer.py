@@ -103,17 +103,12 @@ class Explainer:
         likely_odds = sparse.csr_array(np.where(odds >= NEGLIGIBLE / odds.shape[1], odds, 0.0).astype(np.float32))
         for i, image in enumerate(images):
             x, node, c = image.embedding, int(result.nodes[i]), classes[i]
-            likely = [other for other in ranked[i] if odds[i, other] > 0]  # not those that the request rules out
-            ends = [self._rival_end(other, result.n_best_nodes[i], x) for other in likely]
+            rivals = self._rivals(result, i, ranked[i], x)
             others = [concept for concept in why_not if not self.evidence.is_answer(concept, node, c)]
             contrasts = tuple(self.evidence.contrast(x, node, c, other, odds[i], training) for other in others)
-            rivals = tuple(
-                Rival(*self.evidence.class_of(other), odds[i, other].item(), *self.evidence.path(end))
-                for other, end in zip(likely, ends, strict=True)
-            )
             maps = None
             if encoder is not None:
-                against = {rival.label: end for rival, end in zip(rivals, ends, strict=True)}
+                against = {rival.label: end for end, rival in rivals}
                 against |= {contrast.rival.label: contrast.rival_node for contrast in contrasts}
                 maps = self._path_maps.image_maps(image, encoder, node, against)
             label, name = self.evidence.class_of(c)
@@ -132,7 +127,7 @@ class Explainer:
                 residual_norm=result.residual_norms[i].item(),
                 contributions=contrasts[0].chosen if contrasts else sums[i],
                 contrasts=contrasts,
-                rivals=rivals,
+                rivals=tuple(rival for _, rival in rivals),
                 mapping=None if maps is None else maps.how,
                 correction=corrections[i] if corrections else None,
             )
@@ -230,6 +225,15 @@ class Explainer:
         order = np.argsort(np.take_along_axis(others, best, axis=1), axis=1, kind="stable")
         ranked: list[list[int]] = np.take_along_axis(best, order, axis=1).tolist()
         return ranked
+
+    def _rivals(self, result: Inference, i: int, classes: Sequence[int], x: NDArray[Any]) -> list[tuple[int, Rival]]:
+        """Other possible classes of an image, each with the node where its best path ends."""
+        odds, rivals = result.probabilities[i], []
+        for c in classes:
+            if odds[c] > 0:  # the request does not exclude it
+                end = self._rival_end(c, result.n_best_nodes[i], x)
+                rivals.append((end, Rival(*self.evidence.class_of(c), odds[c].item(), *self.evidence.path(end))))
+        return rivals
 
     def _rival_end(self, c: int, hypotheses: NDArray[np.int32], x: NDArray[Any]) -> int:
         """Where the best path of a class ends: among the paths that the search returned, or else compared now."""
