@@ -182,7 +182,7 @@ def parse_names(data: bytes, hierarchy: Hierarchy) -> AtomNames:
         raise ModelError(f"{ATOMS}: {error}") from None
 
 
-class _Record(Struct, forbid_unknown_fields=True):
+class _NamesRecord(Struct, forbid_unknown_fields=True):
     """An object with texts that are shown to people, so that they may not contain control characters."""
 
     def __post_init__(self) -> None:
@@ -196,7 +196,7 @@ def _record(kind: Any, more: Mapping[str, Any] = {}, **lists: Any) -> Any:
     """The record of a dataclass in a file: every field, even those with a default, and `more`, but no others."""
     types = {field.name: field.type for field in fields(kind)} | dict(more)
     types |= {name: GenericAlias(list, (inner,)) for name, inner in lists.items()}
-    return msgspec.defstruct(kind.__name__, list(types.items()), bases=(_Record,))
+    return msgspec.defstruct(kind.__name__, list(types.items()), bases=(_NamesRecord,))
 
 
 _Image = _record(Exemplar)

@@ -172,7 +172,7 @@ def _fold(model: PathModel, images: NDArray[Any]) -> HeldOutFold:
     return HeldOutFold(model, means, embedded)
 
 
-class Change(NamedTuple):
+class MetricChange(NamedTuple):
     """A metric before and after, and the standard error of its paired difference over images."""
 
     before: float
@@ -190,13 +190,13 @@ class Effect:
     after: Outcome
 
     @cached_property
-    def metrics(self) -> Mapping[str, Change]:
+    def metrics(self) -> Mapping[str, MetricChange]:
         """Every metric by name, with its paired difference."""
         changes = {}
         for name, (before, after) in self._per_image.items():
             difference = after - before
             error = float(difference.std() / np.sqrt(len(difference)))
-            changes[name] = Change(float(before.mean()), float(after.mean()), float(difference.mean()), error)
+            changes[name] = MetricChange(float(before.mean()), float(after.mean()), float(difference.mean()), error)
         return changes
 
     def interval(self, metric: str, level: float = 0.95) -> Difference:
@@ -205,7 +205,7 @@ class Effect:
         return paired_draws(after[None], before[None], level=level)
 
     @property
-    def accuracy(self) -> Change:
+    def accuracy(self) -> MetricChange:
         return self.metrics["accuracy"]
 
     @cached_property
