@@ -180,10 +180,10 @@ def _read_npy(source: Path, vectors: str | None, label: str | None, label_names:
 def _read_npz(source: Path, vectors: str | None, label: str | None, label_names: LabelNames) -> Embeddings:
     with zipfile.ZipFile(source) as archive:
         present = [name.removesuffix(".npy") for name in archive.namelist()]
-        asked_for_names = label in CLASS_NAMES
-        if label_names is None or asked_for_names:
-            label_names = label if asked_for_names else next((name for name in CLASS_NAMES if name in present), None)
-        names = _require_vectors(source, {"vectors": vectors, "labels": None if asked_for_names else label}, present)
+        by_names = label in CLASS_NAMES
+        if label_names is None or by_names:
+            label_names = label if by_names else next((name for name in CLASS_NAMES if name in present), None)
+        names = _require_vectors(source, {"vectors": vectors, "labels": None if by_names else label}, present)
         parts: dict[str, Any] = {part: _npz_array(source, archive, name) for part, name in names.items()}
         named = label_names if isinstance(label_names, str) else None
         if named is not None:
@@ -194,7 +194,7 @@ def _read_npz(source: Path, vectors: str | None, label: str | None, label_names:
         del parts["paths"]  # `images` may hold pixels instead of paths
     labels = parts.get("labels")
     counted = labels is not None and labels.dtype.kind in "iu"
-    if named is not None and _name_images(label_names, labels, len(parts["vectors"]), asked_for_names):
+    if named is not None and _name_images(label_names, labels, len(parts["vectors"]), by_names):
         labels, names["labels"], counted = np.array(label_names, dtype=np.str_), named, False
     parts["labels"] = named_labels(source, labels, label_names)
     text: dict[str, Any] = {part: _without_empty(parts.get(part)) for part in COLUMNS}
@@ -206,12 +206,12 @@ def _read_npz(source: Path, vectors: str | None, label: str | None, label_names:
     return Embeddings(parts["vectors"], **text, notes=(note,) if note else ())
 
 
-def _name_images(names: Any, labels: NDArray[Any] | None, n_images: int, asked: bool) -> bool:
+def _name_images(names: Any, labels: NDArray[Any] | None, n_images: int, requested: bool) -> bool:
     """Whether an array of names has one per image, rather than one per class that integer labels count."""
     if labels is None:
         return len(names) == n_images
     if labels.dtype.kind not in "iu":
-        return asked
+        return requested
     # Names of images go with the labels: images with equal labels have equal names.
     pairs = set(zip(labels.tolist(), names, strict=True)) if len(names) == n_images else ()
     return 0 < len(pairs) == len(set(labels.tolist())) < n_images

@@ -1,7 +1,7 @@
 """Fit a classifier and save it: on embeddings in memory, on a store that stays on disk, or on names of classes."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,6 +32,8 @@ IN_MEMORY = 10_000
 SAMPLE, SAMPLE_PER_CLASS, BLOCK = 5_000, 20, 1024
 #: Images and labels, block by block.
 Batches = Iterable[tuple[NDArray[Any], NDArray[Any]]]
+#: Maps a function of a part's number and batches over all parts.
+EachPart = Callable[..., Iterable[Any]]
 
 
 def fit_model(
@@ -126,38 +128,53 @@ def fit_text_model(
     return texts
 
 
-# -- a store that stays on disk ----------------------------------------------------------------------------------------
+# -- images that are never all in memory -------------------------------------------------------------------------------
+
+
+def fit_in_parts(
+    model: HCEPClassifier, counts: Mapping[int, Counter[str]], each: EachPart, sample: int
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Fit a classifier whose head is the path to images in parts; return the sample that choices are made on.
+
+    Means, covariance and therefore the dictionary are those of all images and equal, up to rounding, a fit in memory.
+    Parameters that are "auto", the calibration, the refinement of leaves and the floor of explained shares come from a
+    sample with equally many images of each class.
+
+    Parameters
+    ----------
+    counts : images per class of each part, by the part's number
+    each : ``each(description, work, **options)`` yields ``work(number, batches, **options)`` of each part, in any order
+    sample : size of the sample
+    """
+    total = sum(counts.values(), Counter[str]())
+    taken = dict(each("sampling", take_sample, quotas=quotas(counts, total, sample)))
+    X, y = (np.concatenate(column) for column in zip(*(taken[number] for number in sorted(taken)), strict=True))
+    del taken
+    model.fit(X, y)
+    classes = list(map(str, model.classes_.tolist()))
+    second = model.shrinkage_ is not None
+    options: dict[str, Any] = {"power": model.power_, "unit_norm": model.unit_norm, "second": second}
+    moments = ClassMoments(second_moment=second)
+    for part in each("fitting", sum_up, leaves=dict(zip(classes, model._leaves.tolist(), strict=True)), **options):
+        moments.merge(part)
+    _replace_moments(model, moments, np.array([total[label] for label in classes]))
+    return X, y
 
 
 def fit_streaming(
     model: HCEPClassifier, store: "EmbeddingStore", y: NDArray[Any], progress: bool = False
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Fit a classifier whose head is the path on a store, in two passes; return the sample that choices are made on.
+    """Fit a classifier to a store, or a selection of one, with labels `y`, in two passes; see `fit_in_parts`.
 
-    Means, covariance and therefore the dictionary are those of all images and equal, up to rounding, a fit in memory.
-    Parameters that are "auto", the calibration, the refinement of leaves and the floor of explained shares come from a
-    sample with equally many images of each class; its size depends on the number of classes only.
-
-    Parameters
-    ----------
-    store : a store, or a selection of one
-    y : (n_images,) labels
+    The size of the sample depends on the number of classes only.
     """
     counts = {i: Counter(y[start : start + BLOCK].tolist()) for i, start in enumerate(range(0, len(y), BLOCK))}
-    total = sum(counts.values(), Counter[str]())
-    quota = quotas(counts, total, max(SAMPLE, SAMPLE_PER_CLASS * len(total)))
-    parts = [
-        take_sample(i, [block], quotas=quota)[1] for i, block in enumerate(blocks(store, y, progress and "sampling"))
-    ]
-    X_sample, y_sample = (np.concatenate(column) for column in zip(*parts, strict=True))
-    del parts
-    model.fit(X_sample, y_sample)
-    leaves = dict(zip(model.classes_.tolist(), model._leaves.tolist(), strict=True))
-    options: dict[str, Any] = {"power": model.power_, "unit_norm": model.unit_norm}
-    options["second"] = model.shrinkage_ is not None
-    moments = sum_up(0, blocks(store, y, progress and "fitting"), leaves=leaves, **options)
-    with_moments(model, moments, np.array([total[c] for c in model.classes_.tolist()]))
-    return X_sample, y_sample
+
+    def each(description: str, work: Callable[..., Any], **options: Any) -> Iterator[Any]:
+        for i, block in enumerate(blocks(store, y, progress and description)):
+            yield work(i, [block], **options)
+
+    return fit_in_parts(model, counts, each, max(SAMPLE, SAMPLE_PER_CLASS * len(set(y.tolist()))))
 
 
 def accuracy(model: HCEPClassifier, store: "EmbeddingStore", y: NDArray[Any], progress: bool = False) -> float:
@@ -226,7 +243,7 @@ def sum_up(
     return moments
 
 
-def with_moments(model: HCEPClassifier, moments: ClassMoments, counts: NDArray[np.intp]) -> HCEPClassifier:
+def _replace_moments(model: HCEPClassifier, moments: ClassMoments, counts: NDArray[np.intp]) -> None:
     """Give a model that was fitted to a sample the means and the covariance of all images."""
     dictionary = model._dictionary_of(moments)
     if model.leaf_moves_ is not None:
@@ -235,4 +252,3 @@ def with_moments(model: HCEPClassifier, moments: ClassMoments, counts: NDArray[n
     model.dictionary_, model.moments_ = dictionary, moments
     model.priors_ = class_priors(model.priors, counts)
     model.images_per_class_ = counts.astype(np.int64)
-    return model

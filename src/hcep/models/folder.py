@@ -79,7 +79,7 @@ class ModelFiles:
         for _ in range(1000):
             _close(self._open)
             document = _identity(folder)
-            self._open |= {name: found for name in NAMES if (found := _opened(folder, name)) is not None}
+            self._open |= {name: opened for name in NAMES if (opened := _opened(folder, name)) is not None}
             if _identity(folder) == document:  # no other save came between
                 return
         raise ModelError(f"{str(folder)!r} is being saved over and over; try again later")

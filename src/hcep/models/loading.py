@@ -90,8 +90,9 @@ class SavedModel:
     @cached_property
     def path_model(self) -> PathModel:
         """The part that predicts; it imports scikit-learn for a logistic head only."""
-        given = {n: self.document.parameters[n] for n in ("beam_width", "max_steps", "tol", "signed", "n_jobs")}
-        options = SearchOptions(**given, anchor=self.document.fitted.anchor)
+        names = ("beam_width", "max_steps", "tol", "signed", "n_jobs")
+        search = {name: self.document.parameters[name] for name in names}
+        options = SearchOptions(**search, anchor=self.document.fitted.anchor)
         parts: dict[str, Any] = {"options": options, "head": self._head, "stopping": self._stopping}
         parts |= {"calibration": self._calibration, "held_out": self._held_out}
         parts |= {name: self.document.per_class(name) for name in ("priors", "explained_floor")}
@@ -105,10 +106,11 @@ class SavedModel:
         from hcep.classify.heads import head_parameter
 
         document, head = self.document, self._head
-        given = {n: value for n, value in document.parameters.items() if n in HCEPClassifier._get_param_names()}
-        given["hierarchy"] = None if given["hierarchy"] is None else self.hierarchy
-        given["head"] = head_parameter(given["head"], head)
-        model = HCEPClassifier(**given)
+        names = HCEPClassifier._get_param_names()
+        parameters = {name: value for name, value in document.parameters.items() if name in names}
+        parameters["hierarchy"] = None if parameters["hierarchy"] is None else self.hierarchy
+        parameters["head"] = head_parameter(parameters["head"], head)
+        model = HCEPClassifier(**parameters)
         model.classes_, model._leaves, model.hierarchy_ = self.classes, self._leaves, self.hierarchy
         fitted = document.fitted
         model.anchor_, model.shrinkage_, model.power_ = fitted.anchor, fitted.shrinkage, document.transform.power
@@ -164,11 +166,11 @@ class SavedModel:
                 _check_size(name, self._on_disk.size(name), saved)
             self._files[name] = self._on_disk.read(name)
         if saved is not None:
-            found = schema.file_record(self._files[name])
-            _check_size(name, found.bytes, saved)
-            if found.sha256 != saved.sha256:
+            record = schema.file_record(self._files[name])
+            _check_size(name, record.bytes, saved)
+            if record.sha256 != saved.sha256:
                 raise ModelError(
-                    f"{name}: its content changed since it was saved: sha256 {found.sha256[:12]}… instead of "
+                    f"{name}: its content changed since it was saved: sha256 {record.sha256[:12]}… instead of "
                     f"{saved.sha256[:12]}… (files.{name}.sha256 in {DOCUMENT}); copy or download it again"
                 )
         return self._files[name]
@@ -311,15 +313,15 @@ def parse_tensors(data: bytes, specs: Mapping[str, TensorSpec], names: Iterable[
     """Read the named arrays of a safetensors file, which must hold those in `specs` and no others."""
     deserialize: Any = safetensors.deserialize  # it has no types
     try:
-        found = dict(deserialize(data))
+        tensors = dict(deserialize(data))
     except safetensors.SafetensorError as error:
         raise ModelError(f"{TENSORS}: not a readable safetensors file ({error}); copy or download it again") from None
-    unknown, missing = [name for name in found if name not in specs], [name for name in specs if name not in found]
+    unknown, missing = [name for name in tensors if name not in specs], [n for n in specs if n not in tensors]
     if unknown:
         raise ModelError(f"{TENSORS}: unknown array {unknown[0]!r}.{near_matches(unknown[0], specs)}")
     if missing:
         raise ModelError(f"{TENSORS}: array {quoted(missing)} is missing, but {DOCUMENT} mentions it")
-    return {name: _array(name, found[name], specs[name]) for name in names if name in specs}
+    return {name: _array(name, tensors[name], specs[name]) for name in names if name in specs}
 
 
 def _array(name: str, tensor: Mapping[str, Any], spec: TensorSpec) -> NDArray[Any]:

@@ -49,13 +49,13 @@ def load_model_encoder(
     return encoder
 
 
-def refuse_other_encoder(expected: EncoderRecord | None, given: EncoderRecord | None, source: object) -> None:
+def refuse_other_encoder(expected: EncoderRecord | None, actual: EncoderRecord | None, source: object) -> None:
     """Refuse embeddings of another encoder than the model's, if both are known; `source` names the embeddings."""
-    if expected is None or given is None or None in (expected.fingerprint, given.fingerprint):
+    if expected is None or actual is None or None in (expected.fingerprint, actual.fingerprint):
         return
-    if expected.fingerprint != given.fingerprint:
+    if expected.fingerprint != actual.fingerprint:
         raise HCEPError(
-            f"{source} was encoded by {given.name!r}, but the model was fitted to embeddings of {expected.name!r}; "
+            f"{source} was encoded by {actual.name!r}, but the model was fitted to embeddings of {expected.name!r}; "
             "encode the images with the model's encoder"
         )
 

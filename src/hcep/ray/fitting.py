@@ -20,14 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep.classify import HCEPClassifier
-from hcep.dictionary.moments import ClassMoments
 from hcep.embeddings.store.manifest import ShardRecord
 from hcep.errors import HCEPError
 from hcep.evaluate.grade import evaluate_method
 from hcep.evaluate.image_scores import ImageScores
 from hcep.explain.predictions import write_predictions
 from hcep.models import read_model
-from hcep.models.fitting import quotas, sum_up, take_sample, with_moments
+from hcep.models.fitting import fit_in_parts
 from hcep.models.loading import SavedModel
 from hcep.models.model_encoder import refuse_other_encoder
 from hcep.models.saving import save_model
@@ -87,15 +86,8 @@ def fit(
         raise HCEPError(f"{stored.place.address!r} has no images to fit to{where}")
     if callable(hierarchy):
         model.set_params(hierarchy=hierarchy(sorted(total)))
-    sample = [part for _, part in sorted(each("sampling", take_sample, quotas=quotas(counts, total, SAMPLE)))]
-    model.fit(*(np.concatenate(column) for column in zip(*sample, strict=True)))
-    leaves = dict(zip(map(str, model.classes_.tolist()), model._leaves.tolist(), strict=True))
-    second = model.shrinkage_ is not None
-    moments = ClassMoments(second_moment=second)
-    options: dict[str, Any] = {"power": model.power_, "unit_norm": model.unit_norm, "second": second}
-    for part in each("summing", sum_up, leaves=leaves, **options):
-        moments.merge(part)
-    return with_moments(model, moments, np.array([total[str(c)] for c in model.classes_.tolist()]))
+    fit_in_parts(model, counts, each, SAMPLE)
+    return model
 
 
 def fit_model(

@@ -44,11 +44,11 @@ class Place:
     @classmethod
     def of(cls, where: str | os.PathLike[str]) -> "Place":
         """The folder at a path or URL."""
-        found = _URL.match(str(where))
-        if not found:
+        match = _URL.match(str(where))
+        if not match:
             return cls(str(Path(where).resolve()))
-        rest = str(where)[found.end() :].rstrip("/")
-        return cls(f"/{rest.lstrip('/')}" if found[1].lower() == "file" else f"{found[1]}://{rest.lstrip('/')}")
+        rest = str(where)[match.end() :].strip("/")
+        return cls(f"/{rest}" if match[1].lower() == "file" else f"{match[1]}://{rest}")
 
     @property
     def local(self) -> Path | None:

@@ -44,9 +44,9 @@ def create(model: str, with_classifier: bool = False) -> Any:
     """The network of a name, with or without its last layer."""
     timm = require("timm", _EXTRA, "this encoder")
     architecture, checkpoint = _parts(timm, model)
-    kept = {} if with_classifier else {"num_classes": 0}
+    options = {} if with_classifier else {"num_classes": 0}
     with loading(f"timm:{model}", local=checkpoint is not None or model.startswith(FOLDER)):
-        network = timm.create_model(architecture, pretrained=checkpoint is None, **kept)
+        network = timm.create_model(architecture, pretrained=checkpoint is None, **options)
         if checkpoint is not None:
             # The file may have more weights than the network, such as a classifier, but not fewer.
             missing = getattr(timm.models.load_checkpoint(network, checkpoint, strict=False), "missing_keys", ())

@@ -135,8 +135,9 @@ class EmbeddingStore:
                     near = near_matches(unknown[0], known)
                     raise StoreError(f"no image in {str(self.folder)!r} has {what} {quoted(unknown)}.{near}")
                 keep = keep & np.isin(values, names)
-        kept = np.flatnonzero(keep)
-        return self.of_manifest(self.folder, self._manifest, kept if self._rows is None else self._rows[kept])
+        selected = np.flatnonzero(keep)
+        selected = selected if self._rows is None else self._rows[selected]
+        return self.of_manifest(self.folder, self._manifest, selected)
 
     def _mask(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
         if rows.dtype == bool and rows.shape == (len(self),):

@@ -201,11 +201,11 @@ class _Run:
         images = self.writer.images
         digests = {images[key].content_hash: key for key in sorted(self.vanished(items)) if key in images}
         fresh = [item for item in items if item.id not in images] if digests else []
-        found: dict[str, ImageItem] = {}
+        moved: dict[str, ImageItem] = {}
         for item, digest in zip(fresh, _in_order(self.pool, _digest, fresh, FILES_AHEAD), strict=True):
             if isinstance(digest, str) and digest in digests:
-                found[digests.pop(digest)] = item
-        return found
+                moved[digests.pop(digest)] = item
+        return moved
 
     def encode(self, *parts: Sequence[ImageItem]) -> list[SkippedImage]:
         """Encode each part in batches of its own and commit shard by shard; return the skipped images."""

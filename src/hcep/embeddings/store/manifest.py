@@ -257,11 +257,11 @@ def _damaged(path: Path, what: str) -> StoreError:
 
 
 def _refuse_other_content(path: Path, file: pq.ParquetFile, shard: ShardRecord, manifest: Manifest) -> None:
-    expected, found = shard_schema(manifest), file.schema_arrow
-    if not found.equals(expected):
-        shown = [", ".join(f"{field.name}: {field.type}" for field in list(s)[:10])[:400] for s in (found, expected)]
+    expected, actual = shard_schema(manifest), file.schema_arrow
+    if not actual.equals(expected):
+        shown = [", ".join(f"{field.name}: {field.type}" for field in list(s)[:10])[:400] for s in (actual, expected)]
         raise _damaged(path, f"its columns are ({shown[0]}), not ({shown[1]})")
-    if (found.metadata or {}).get(_FINGERPRINT) != expected.metadata[_FINGERPRINT]:
+    if (actual.metadata or {}).get(_FINGERPRINT) != expected.metadata[_FINGERPRINT]:
         raise _damaged(path, "its vectors come from another encoder than the manifest says")
     if file.metadata.num_rows != shard.n_images:
         raise _damaged(path, f"{file.metadata.num_rows:,} rows instead of {shard.n_images:,}")
