@@ -9,12 +9,15 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcep.errors import HCEPError
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 logger = logging.getLogger(__name__)
@@ -254,11 +257,9 @@ async def _exchange(
     follow: bool,
     save: Saver | None,
 ) -> WebResponse:
-    import ssl
-
     import httpx
 
-    certificates = ssl.create_default_context()  # the system's: companies add their own there
+    certificates = _certificates()  # loaded before the clock starts
     async with asyncio.timeout(max_seconds), httpx.AsyncClient(timeout=timeout, verify=certificates) as client:
         method, own = "GET" if data is None else "POST", {"Accept-Encoding": "identity"}
         request = client.build_request(method, url, content=data, headers={**own, **(headers or {})})
@@ -273,6 +274,14 @@ async def _exchange(
                 location = response.headers["Location"]
                 raise WebError(f"it redirects to {location!r:.200}, which is not a web address")
         raise WebError(f"it redirects more than {MAX_REDIRECTS} times")
+
+
+@cache
+def _certificates() -> "ssl.SSLContext":
+    """The system's certificates, to which companies add their own."""
+    import ssl
+
+    return ssl.create_default_context()
 
 
 async def _read_response(response: "httpx.Response", max_bytes: int, save: Saver | None) -> WebResponse:
