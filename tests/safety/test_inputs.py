@@ -117,7 +117,7 @@ def test_a_link_to_itself_does_not_stop_the_others(tmp_path):
 @pytest.mark.parametrize(("dtype", "scale"), [(np.float32, 1e-40), (np.float64, 1e-160), (np.float64, 1e160)])
 def test_embeddings_too_small_or_large_to_compute_with_are_refused(dtype, scale):
     X = (np.random.default_rng(0).normal(size=(30, 8)) * scale).astype(dtype)
-    with pytest.raises(DictionaryError, match=r"too (small|large) to compute with; divide them all by"):
+    with pytest.raises(DictionaryError, match=r"too (small|large) to compute with; divide all embeddings by"):
         HCEPClassifier().fit(X, np.arange(30) % 3)
 
 
