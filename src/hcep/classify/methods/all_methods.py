@@ -37,9 +37,11 @@ class Method:
 
 
 #: Beam search in the Euclidean metric of class means, with a linear head on the codes.
+_AS_PUBLISHED: dict[str, Any] = {"beam_width": 8, "shrinkage": None, "power": 1.0, "refine": False, "anchor": 0.0}
+_AS_PUBLISHED |= {"coarse": "own"}
 _TABLE = (
     ("omp", "OMP", OMPClassifier, "Flat orthogonal matching pursuit over all atoms, with a linear head."),
-    ("hb-omp", "HB-OMP", partial(HCEPClassifier.paper, head="logistic"),
+    ("hb-omp", "HB-OMP", partial(HCEPClassifier, head="logistic", **_AS_PUBLISHED),
      "The paper's hierarchical beam pursuit (beam 8 by default), with a linear head."),
     ("hcep", "HCEP (ours)", HCEPClassifier,
      "The best rooted path in a metric chosen on the training images; the class is its leaf."),
