@@ -90,7 +90,7 @@ def test_one_branch(tmp_path, diamond):
     write_hierarchy(diamond, tmp_path / "h.csv")
     below = read_hierarchy(tmp_path / "h.csv", root="feline")
     assert below == Hierarchy.from_edges([("feline", "cat"), ("feline", "lion")])
-    with pytest.raises(HierarchyError, match=r"h\.csv: root 'felin' is neither an id nor a name .* Near.*'feline'"):
+    with pytest.raises(HierarchyError, match=r"h\.csv: root: 'felin' is not a concept .* Near.*'feline'"):
         read_hierarchy(tmp_path / "h.csv", root="felin")
     with pytest.raises(HierarchyError, match=r"h\.csv: root 'lion' has no concepts below it"):
         read_hierarchy(tmp_path / "h.csv", root="lion")
@@ -99,7 +99,7 @@ def test_one_branch(tmp_path, diamond):
 def test_one_branch_by_name(tmp_path):
     (tmp_path / "h.csv").write_text("r,1,crane\nr,2,crane\n1,3,grus\n1,4\n")
     assert read_hierarchy(tmp_path / "h.csv", root="1").leaves == ("3", "4")
-    with pytest.raises(HierarchyError, match=r"root 'crane' is the name of 2 concepts: '1', '2'; give the id of one"):
+    with pytest.raises(HierarchyError, match=r"root: 'crane' is the name of 2 concepts; give the id of one: '1', '2'"):
         read_hierarchy(tmp_path / "h.csv", root="crane")
 
 

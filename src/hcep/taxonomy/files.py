@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hcep.errors import HierarchyError, counted, near_matches, quoted
+from hcep.errors import HierarchyError, counted
 from hcep.hierarchy.edges import is_virtual
 from hcep.hierarchy.graph import Hierarchy
 from hcep.taxonomy.formats import FORMATS, check_options, find_format
@@ -114,19 +114,17 @@ def write_hierarchy(
 
 
 def branch(hierarchy: Hierarchy, root: str) -> Hierarchy:
-    """The part of a hierarchy at and below one concept, given by its id or by a name that no other has."""
-    named = [root] if root in hierarchy else [s for s in hierarchy if hierarchy.name(s) == root]
-    if len(named) > 1:
-        raise HierarchyError(f"root {root!r} is the name of {len(named)} concepts: {quoted(named)}; give the id of one")
-    if not named:
-        known = [*hierarchy.ids, *map(hierarchy.name, hierarchy.ids)]
-        raise HierarchyError(f"root {root!r} is neither an id nor a name in this hierarchy.{near_matches(root, known)}")
-    synset = named[0]
-    inside = (synset, *hierarchy.descendants(synset))
-    if len(inside) == 1:
+    """The part of a hierarchy at and below one concept, given as `Hierarchy.find` takes it."""
+    try:
+        top = hierarchy.find(root)
+    except HierarchyError as error:
+        raise HierarchyError(f"root: {error}") from None
+    below = hierarchy.descendants(top)
+    if not below:
         raise HierarchyError(f"root {root!r} has no concepts below it; give an inner concept")
-    edges = [(parent, child) for child in inside[1:] for parent in hierarchy.parents(child) if parent in set(inside)]
-    return Hierarchy.from_edges(edges, {s: hierarchy.name(s) for s in inside}, root=synset)
+    inside = {top, *below}
+    edges = [(parent, child) for child in below for parent in hierarchy.parents(child) if parent in inside]
+    return Hierarchy.from_edges(edges, {s: hierarchy.name(s) for s in inside}, root=top)
 
 
 def match_classes(hierarchy: Hierarchy, classes: Iterable[str]) -> tuple[Hierarchy, tuple[str, ...]]:

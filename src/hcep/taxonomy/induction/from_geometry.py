@@ -85,7 +85,8 @@ def induce_from_embeddings(
     for group, name in zip(groups, phrases, strict=True):
         members = [names.leaves[i] for i in group.members]
         if chat is not None:
-            others = [leaf for i, leaf in enumerate(names.leaves) if i not in set(group.members)]
+            inside = set(members)
+            others = [leaf for leaf in names.leaves if leaf not in inside]
             answer, problem = _name_by_llm(members, others, chat, taken - {name or ""}, transcript)
             name = answer or name
             problems += [problem] if problem else []
