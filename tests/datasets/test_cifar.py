@@ -30,7 +30,7 @@ def test_pixels_are_where_they_belong(tmp_path, binary):
     assert dataset.pixels[2, 30, 5].tolist() == [red[30, 5], green[30, 5], blue[30, 5]]
 
 
-def test_both_forms_agree(tmp_path):
+def test_the_python_and_binary_versions_agree(tmp_path):
     python, binary = (read_images(cifar10(tmp_path / str(b), binary=b)) for b in (False, True))
     assert python.ids == binary.ids
     assert np.array_equal(python.pixels, binary.pixels)

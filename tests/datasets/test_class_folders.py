@@ -64,7 +64,7 @@ def test_links_to_folders_are_followed_but_not_in_circles(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes only there")
-def test_names_that_are_not_text_get_an_id_that_is(tmp_path):
+def test_file_names_that_are_not_utf8_get_a_printable_id(tmp_path):
     folder = os.fsencode(tmp_path) + b"/c\xe9ramique"
     os.mkdir(folder)
     with open(folder + b"/\xff.jpg", "wb"):
@@ -79,6 +79,6 @@ def test_a_folder_has_no_columns(tmp_path):
         read_images(touch(tmp_path, "cat/a.jpg"), label_column="breed")
 
 
-def test_a_file_is_no_folder(tmp_path):
+def test_the_folder_layout_needs_a_folder(tmp_path):
     with pytest.raises(DatasetError, match=r"layout 'folder' needs a folder, got the file '.*a.jpg'"):
         read_images(touch(tmp_path, "a.jpg") / "a.jpg", layout="folder")

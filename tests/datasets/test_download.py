@@ -117,7 +117,7 @@ def test_a_server_without_the_archive(server: Server, tmp_path: Path) -> None:
         fetch("cifar10", tmp_path, mirror=server.address)
 
 
-def test_nobody_answers(server: Server, tmp_path: Path) -> None:
+def test_an_unreachable_server_is_reported(server: Server, tmp_path: Path) -> None:
     address = server.address
     server.http.shutdown()
     server.http.server_close()
@@ -126,7 +126,7 @@ def test_nobody_answers(server: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mirror", ["nowhere", "://", "ftp://x"])
-def test_an_address_that_is_none(mirror: str, tmp_path: Path) -> None:
+def test_an_invalid_address_is_refused(mirror: str, tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="cannot fetch"):
         fetch("cifar10", tmp_path, mirror=mirror)
 
@@ -163,7 +163,7 @@ def test_imagenet_is_not_fetched(folder: str | None, match: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("ranges", [True, False], ids=["by range", "from the start"])
-def test_what_was_cut_short_is_resumed(server: Server, tiny_cifar: bytes, tmp_path: Path, ranges: bool) -> None:
+def test_an_interrupted_download_is_resumed(server: Server, tiny_cifar: bytes, tmp_path: Path, ranges: bool) -> None:
     part = tmp_path / "data" / "cifar-10-python.tar.gz.part"
     part.parent.mkdir()
     part.write_bytes(tiny_cifar[:100])
@@ -255,7 +255,7 @@ def tar_member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarf
 @pytest.mark.parametrize(
     "name", ["../outside.txt", "/outside.txt", "d/../../outside.txt", "d\\..\\..\\outside.txt", "C:/outside.txt"]
 )
-def test_no_path_leads_out(name: str, tmp_path: Path) -> None:
+def test_paths_outside_the_archive_are_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     with zipfile.ZipFile(tmp_path / "odd.zip", "w") as archive:
         archive.writestr(name, "x")
@@ -283,7 +283,7 @@ def test_links_in_a_zip(tmp_path: Path) -> None:
         unpack(tmp_path / "odd.zip", tmp_path, "d")
 
 
-def test_a_bomb(tmp_path: Path) -> None:
+def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("d/zeros", bytes(1 << 20))
     with pytest.raises(DatasetError, match=r"unpacks to more than 1,000 bytes or"):

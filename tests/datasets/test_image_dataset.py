@@ -232,7 +232,7 @@ def test_no_images(tmp_path):
         read_images(tmp_path, layout="folder")
 
 
-def test_fields_must_be_equally_many():
+def test_fields_must_have_the_same_length():
     with pytest.raises(DatasetError, match=r"must have the same length, got \[1, 1, 2, 1\]"):
         ImageDataset(Path(), ("a.png",), ("a",), ("cat", "dog"), (None,))
 

@@ -119,7 +119,7 @@ def test_devkit_with_a_synset_list_in_its_order(root):
     assert val_labels(root) == VAL_LABELS
 
 
-def test_one_wordnet_id_a_line(root):
+def test_annotations_with_one_wordnet_id_per_line(root):
     write(root, "imagenet_2012_validation_synset_labels.txt", "\n".join(VAL_LABELS))
     assert val_labels(root) == VAL_LABELS
 

@@ -46,7 +46,7 @@ def test_round_trip(tmp_path, suffix, dtype):
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".parquet"])
-def test_vectors_alone(tmp_path, suffix):
+def test_vectors_without_columns(tmp_path, suffix):
     write_embeddings(tmp_path / f"x{suffix}", Embeddings(X))
     found = read_embeddings(tmp_path / f"x{suffix}")
     np.testing.assert_array_equal(found.X, X)
@@ -70,7 +70,7 @@ def test_integer_labels_and_their_names(tmp_path):
         read_embeddings(path, label_names="wnid")
 
 
-def test_names_of_ones_own(tmp_path):
+def test_arrays_with_other_names(tmp_path):
     path = tmp_path / "x.npz"
     np.savez(path, mine=X, klasse=LABELS.astype(str))
     assert read_embeddings(path, vectors="mine", label="klasse").labels[1] == "dog"
@@ -138,14 +138,14 @@ def test_class_labels_without_names(tmp_path, metadata):
         ),
     ],
 )
-def test_vectors_that_are_none(tmp_path, column, message):
+def test_invalid_columns_of_vectors_are_refused(tmp_path, column, message):
     path = write_table(tmp_path / "x.parquet", embedding=column)
     with pytest.raises(StoreError, match=f"x.parquet': {message}"):
         read_embeddings(path)
 
 
 @pytest.mark.parametrize("labels", [pa.array([0.5] * 6), pa.array([1, None] * 3), pa.array([["a"]] * 6)])
-def test_labels_that_are_none(tmp_path, labels):
+def test_invalid_columns_of_labels_are_refused(tmp_path, labels):
     path = write_table(tmp_path / "x.parquet", embedding=pa.array(X.tolist()), label=labels)
     with pytest.raises(StoreError, match=r"x.parquet': expected a column of text or whole numbers without gaps, not "):
         read_embeddings(path)
@@ -223,7 +223,7 @@ def test_files_that_unpack_to_too_much(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("vectors", [np.zeros(3), np.zeros((2, 2, 2)), np.zeros((2, 2), int), np.zeros((2, 0))])
-def test_arrays_that_are_no_vectors(tmp_path, vectors):
+def test_arrays_that_are_not_vectors_are_refused(tmp_path, vectors):
     np.save(tmp_path / "x.npy", vectors)
     with pytest.raises(StoreError, match=r"x.npy': vectors must be floats of shape \(n_images, n_dims\), got "):
         read_embeddings(tmp_path / "x.npy")

@@ -139,7 +139,7 @@ def test_a_large_jpeg_is_decoded_small_but_large_enough(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.jpg"])
-def test_what_is_small_is_decoded_whole(tmp_path, name):
+def test_a_small_image_is_decoded_in_full(tmp_path, name):
     assert open_image(saved(tmp_path / name, half_and_half()), shorter_side=224).size == (40, 20)
 
 
@@ -239,7 +239,7 @@ def test_a_pipe_is_not_waited_for(tmp_path, function):
 
 
 @BOTH
-def test_a_name_that_cannot_be(function):
+def test_a_file_name_with_a_null_character_is_refused(function):
     with pytest.raises(ImageProblem, match="null"):
         function("a\0.jpg")
 

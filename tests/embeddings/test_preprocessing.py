@@ -44,7 +44,7 @@ def test_an_edge_beyond_the_size_is_cropped():
     assert x[0, 0].tolist() == list(range(5, 15))
 
 
-def test_a_square_image_may_be_left_whole():
+def test_a_square_image_may_be_scaled_without_a_crop():
     x = Preprocessing(size=10, edge=20, crop_square=False, interpolation="nearest", rescale=1.0)(striped(20, 20))
     assert x[0, 0].tolist() == list(range(1, 20, 2))
 
@@ -64,12 +64,12 @@ def test_a_strip_does_not_fill_memory(size):
     assert PRESETS["clip"](Image.new("RGB", size)).shape == (3, 224, 224)
 
 
-def test_the_middle_of_a_strip_is_what_is_left():
+def test_a_strip_is_cut_to_its_middle():
     x = Preprocessing(size=10, interpolation="nearest", rescale=1.0)(striped(210, 10))
     assert x[0, 0].tolist() == list(range(100, 110))
 
 
-def test_what_can_be_given(tmp_path):
+def test_a_preprocessing_can_be_a_preset_a_file_or_a_mapping(tmp_path):
     (tmp_path / "steps.json").write_text('{"preset": "clip", "size": 336}')
     large = as_preprocessing(tmp_path / "steps.json")
     assert large.size == (336, 336)

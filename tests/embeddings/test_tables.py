@@ -87,7 +87,7 @@ def test_labels_that_are_refused(name: str, content: str, match: str, tmp_path: 
         read_embeddings(tmp_path / "x.npy", labels=write(tmp_path, name, content))
 
 
-def test_labels_that_are_no_list(tmp_path: Path) -> None:
+def test_labels_that_are_not_a_list_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "y.npy", X)
     with pytest.raises(StoreError, match=r"labels must be text or whole numbers of shape \(n_images,\), got float64"):
         read_labels(tmp_path / "y.npy")
@@ -95,7 +95,7 @@ def test_labels_that_are_no_list(tmp_path: Path) -> None:
         read_labels(tmp_path / "none.txt")
 
 
-def test_text_without_a_choice_is_listed_where_labels_are_needed(tmp_path: Path) -> None:
+def test_columns_of_text_are_listed_if_labels_are_needed(tmp_path: Path) -> None:
     path = write(tmp_path, "x.csv", "breed,owner,f0,f1\npug,ann,0.5,1\nlab,bob,1.5,2\n")
     embeddings = read_embeddings(path)
     with pytest.raises(HCEPError, match=r"no labels; .*\(pass --labels to choose among 'breed', 'owner'\)"):
@@ -128,7 +128,7 @@ def test_wide_tables_as_spreadsheets_write_them(text: str, encoding: str, tmp_pa
     assert found.labels.tolist() == LABELS
 
 
-def test_what_was_taken_for_what_is_said(tmp_path: Path) -> None:
+def test_a_note_says_how_columns_were_read(tmp_path: Path) -> None:
     path = write(tmp_path, "x.csv", "id,label,age,f0,f1\na,cat,3,0.5,1.25\nb,dog,4,2,-3.5\n")
     found = read_embeddings(path)
     assert found.notes == ("x.csv: 2 vectors from 2 columns 'f0' … 'f1', labels from column 'label'; ignored 'age'",)
@@ -326,7 +326,7 @@ def test_a_folder_that_is_refused(file: str, text: str, match: str, tmp_path: Pa
         read_embeddings(tmp_path / "hf")
 
 
-def test_a_table_of_images_is_no_table_of_vectors(tmp_path: Path) -> None:
+def test_a_table_of_images_is_not_read_as_vectors(tmp_path: Path) -> None:
     assert not is_embeddings(write(tmp_path, "images.csv", "path,label\na.jpg,cat\n"))
     assert is_embeddings(write(tmp_path, "x.csv", WIDE))
     with pytest.raises(HCEPError, match=r"no embeddings at .*: expected a store made by `hcep encode`, a .npy, .npz"):

@@ -29,7 +29,7 @@ def test_views_of_a_storage(tmp_path):
     assert found["part"].tolist() == [1.0, 3.0]
 
 
-def test_what_torch_writes(tmp_path):
+def test_files_of_torch_are_read(tmp_path):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     value = {
         "a": torch.randn(4, 5).T,

@@ -165,7 +165,7 @@ def test_a_changed_or_missing_file_is_named_and_the_model_still_loads(saved_name
     load_model(saved_named)
 
 
-def test_a_changed_hierarchy_is_not_named_after(saved_named: Path) -> None:
+def test_names_are_not_read_or_saved_for_a_damaged_hierarchy(saved_named: Path) -> None:
     os.truncate(saved_named / "hierarchy.json", 100)
     with pytest.raises(ModelError, match=r"hierarchy.json: 100 bytes where"):
         _ = read_model(saved_named).atom_names

@@ -290,6 +290,6 @@ def test_a_pickle_is_refused_and_not_run(saved: Path, tmp_path: Path) -> None:
     assert not trace.exists()
 
 
-def test_the_summary_needs_the_document_alone(saved: Path) -> None:
+def test_the_facts_need_only_the_document(saved: Path) -> None:
     (saved / "model.safetensors").unlink()
     assert read_model(saved).encoder is not None

@@ -118,7 +118,7 @@ def test_a_second_push_replaces_the_first_and_the_first_has_its_revision(
     assert pack(pull(hub, tmp_path, revision=first)) == pack(auto_model)
 
 
-def test_a_branch_of_its_own(
+def test_a_push_to_another_branch(
     hub: Hub, auto_model: HCEPClassifier, logistic_model: HCEPClassifier, tmp_path: Path
 ) -> None:
     push_model(auto_model, "me/pets", endpoint=hub.url, token="secret")
@@ -135,7 +135,7 @@ def test_only_the_models_files_are_downloaded(hub: Hub, auto_model: HCEPClassifi
     load_model(folder)
 
 
-def test_what_was_downloaded_before_needs_no_hub(hub: Hub, auto_model: HCEPClassifier, tmp_path: Path) -> None:
+def test_a_cached_download_needs_no_hub(hub: Hub, auto_model: HCEPClassifier, tmp_path: Path) -> None:
     push_model(auto_model, "me/pets", endpoint=hub.url, token="secret")
     pull(hub, tmp_path)
     n_requests = len(hub.requests)
@@ -219,7 +219,7 @@ def test_a_hub_that_cannot_be_reached_is_explained_in_one_line(
             push_model(auto_model, "me/pets", endpoint=hub.url, token="secret")
 
 
-def test_an_error_without_words_is_named() -> None:
+def test_an_error_without_a_message_is_named() -> None:
     assert _reason(RuntimeError()) == "RuntimeError"
 
 

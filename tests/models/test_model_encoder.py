@@ -31,7 +31,7 @@ def test_a_model_cannot_cause_an_import(planted):
     assert not (planted / "was_imported").exists()
 
 
-def test_the_user_can(planted):
+def test_the_user_may_name_an_encoder_that_is_code(planted):
     record = EncoderRecord("function:planted_encoder:encode")
     encoder = load_model_encoder(record, "model/", "function:planted_encoder:encode")
     assert encoder.n_dims == 3

@@ -71,7 +71,7 @@ def test_it_marks_pictures_unlike_photos(imagenet):
 
 
 @pytest.mark.slow
-def test_how_good_the_floor_is(imagenet):
+def test_the_floor_of_explained_shares_separates_photos(imagenet):
     """The figures of docs/explain.md."""
     from PIL import Image
 
@@ -165,7 +165,7 @@ def test_a_timm_model(torchvision, tmp_path):
         ("nothing.npz", "has no classifier that can be opened"),
     ],
 )
-def test_what_cannot_be_opened(name, message):
+def test_files_without_a_classifier_are_refused(name, message):
     with pytest.raises(HCEPError, match=message):
         linear_head(name)
 
@@ -176,7 +176,7 @@ def test_an_array_file_without_its_arrays(tmp_path):
         linear_head(str(tmp_path / "other.npz"))
 
 
-def test_classes_that_nobody_names():
+def test_unknown_classes_must_be_named():
     head = LinearHead(np.ones((7, 3)), np.ones(7))
     with pytest.raises(HCEPError, match="its last layer has 7 classes; name them with classes="):
         open_encoder("function:some.module:encoder", head=head)

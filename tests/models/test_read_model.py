@@ -53,7 +53,7 @@ def test_each_file_is_read_once_whatever_is_asked(saved_named: Path, reads: Coun
     }  # fmt: skip
 
 
-def test_the_summary_reads_one_file(saved_named: Path, reads: Counter[str]) -> None:
+def test_the_document_is_the_only_file_that_is_read_at_first(saved_named: Path, reads: Counter[str]) -> None:
     assert read_model(saved_named).document.n_dims == 12
     assert dict(reads) == {"model.json": 1, "parsed": 1}
 
@@ -84,7 +84,7 @@ def test_a_model_without_names_has_none(saved: Path) -> None:
     assert read_model(saved).atom_names is None
 
 
-def test_a_model_saved_without_a_word_still_says_how_many_images_it_had(tmp_path: Path) -> None:
+def test_a_model_saved_without_facts_still_counts_its_images(tmp_path: Path) -> None:
     X, y = images(PET_LABELS)
     save(HCEPClassifier().fit(X, y), tmp_path / "m")
     facts = read_model(tmp_path / "m").facts()

@@ -178,7 +178,7 @@ def test_the_driver_is_killed_and_started_again(nodes: Any, photos: Path, tmp_pa
     assert N_SHARDS <= n_encoded(log) <= N_SHARDS + 2 * IN_FLIGHT
 
 
-def test_poison_is_skipped_with_its_reason(nodes: Any, photos: Path, tmp_path: Path) -> None:
+def test_a_deadly_image_is_skipped_with_the_reason(nodes: Any, photos: Path, tmp_path: Path) -> None:
     (photos / "a" / "04.png").write_bytes(b"no image")
     Image.new("RGB", (8, 8), DEADLY).save(photos / "b" / "09.png")
     report = hcep.ray.encode(photos, encoder(tmp_path / "log"), tmp_path / "store", n_workers=2, **SIZES)

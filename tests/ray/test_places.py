@@ -59,7 +59,7 @@ def test_addresses(where: str | Path, address: str, is_local: bool) -> None:
     assert is_url("C/data") is False
 
 
-def test_an_address_that_nothing_knows() -> None:
+def test_an_unknown_protocol_is_refused() -> None:
     pytest.importorskip("fsspec", reason="fsspec is not installed")
     with pytest.raises(HCEPError, match="cannot open 'nosuch://bucket': Protocol not known"):
         Place.of("nosuch://bucket").read("x")

@@ -35,7 +35,7 @@ def broken(*_arguments, **_options):
     raise KeyError("nothing [here]\x1b")
 
 
-def test_what_is_no_fault_of_the_input_is_called_a_bug(run, monkeypatch):
+def test_errors_of_the_program_are_reported_as_bugs(run, monkeypatch):
     monkeypatch.setattr("hcep.embeddings.store.manifest.parse_json", broken)
     code, _, said = run("info", os.path.dirname(__file__), "--check")
     assert code == 2  # no store there: that is about the input

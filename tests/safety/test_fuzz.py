@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reader", SHARES)
-def test_no_bytes_bring_a_reader_down(reader):
+def test_no_bytes_crash_a_reader(reader):
     start = int(time.time()) if N_CASES > 500 else 0  # the same cases in every run, new ones by `make fuzz`
     command = [sys.executable, "-m", "tests.safety.fuzz", reader, str(int(N_CASES * SHARES[reader])), str(start)]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])

@@ -35,7 +35,7 @@ def encode(photos, encoder, store, **options):
     return encode_images(read_images(photos), encoder, store, **{"remove_vanished": True, **options})
 
 
-def test_a_moved_image_is_never_there_under_two_labels(photos, encoder, tmp_path):
+def test_a_moved_image_never_has_two_labels(photos, encoder, tmp_path):
     encode(photos, encoder, tmp_path / "s")
     before = EmbeddingStore(tmp_path / "s").select(labels="cat").to_numpy()
     os.rename(photos / "cat" / "b.png", photos / "dog" / "b.png")
@@ -48,7 +48,7 @@ def test_a_moved_image_is_never_there_under_two_labels(photos, encoder, tmp_path
     assert np.array_equal(after.to_numpy()[after.ids.tolist().index("dog/b.png")], before[1])
 
 
-def test_a_deleted_image_never_stays_unasked(photos, encoder, tmp_path):
+def test_a_deleted_image_is_removed_by_default(photos, encoder, tmp_path):
     encode(photos, encoder, tmp_path / "s")
     (photos / "dog" / "d.png").unlink()
     assert encode(photos, encoder, tmp_path / "kept", remove_vanished=False).n_removed == 0

@@ -75,7 +75,7 @@ def test_a_small_parquet_file_never_unpacks_to_gigabytes(tmp_path, monkeypatch):
         read_embeddings(tmp_path / "bomb.parquet")
 
 
-def test_one_endless_name_does_not_take_the_room_of_all(tmp_path):
+def test_one_very_long_name_does_not_exhaust_memory(tmp_path):
     n_rows = 20_000
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(2 * n_rows, np.float32)), 2)
     table = pa.table({"embedding": vectors, "label": ["x" * 1_000_000, *["y"] * (n_rows - 1)]})
@@ -100,7 +100,7 @@ def test_a_number_of_thousands_of_digits_is_one_sentence(tmp_path):
         read_hierarchy(tmp_path / "n.json")
 
 
-def test_a_pipe_is_no_hierarchy(tmp_path):
+def test_a_pipe_is_refused_as_a_hierarchy(tmp_path):
     os.mkfifo(tmp_path / "tree.csv")
     with pytest.raises(HierarchyError, match="not a regular file"):
         read_hierarchy(tmp_path / "tree.csv")
@@ -136,7 +136,7 @@ def test_threads_that_end_in_any_order_leave_blas_as_it_was():
 
 
 @pytest.mark.parametrize("options", [{}, {"head": "logistic"}, {"beam_width": 4}], ids=str)
-def test_eight_threads_get_the_digits_of_one(options):
+def test_eight_threads_get_the_same_numbers_as_one(options):
     rng = np.random.default_rng(0)
     y = np.arange(1200) % 12
     X = (rng.normal(size=(12, 200))[y] + 3 * rng.normal(size=(1200, 200))).astype(np.float32)
@@ -169,7 +169,7 @@ def store(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1, 2", "\x00\x00"])
-def test_encoding_anew_mends_a_damaged_manifest(store, content):
+def test_a_fresh_encoding_replaces_a_damaged_manifest(store, content):
     X = store.to_numpy()
     (store.folder / "manifest.json").write_text(content)
     with pytest.raises(StoreError, match="encode again with --fresh"):
@@ -185,7 +185,7 @@ def test_encoding_anew_mends_a_damaged_manifest(store, content):
     assert np.array_equal(EmbeddingStore(store.folder).to_numpy(), X)
 
 
-def test_encoding_anew_keeps_a_manifest_of_another_program(tmp_path):
+def test_a_fresh_encoding_keeps_the_manifest_of_another_program(tmp_path):
     from hcep.embeddings.protocol import EncoderRecord
     from hcep.embeddings.store.writer import StoreWriter
 

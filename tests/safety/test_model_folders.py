@@ -78,7 +78,7 @@ def test_threads_that_save_and_load_one_folder(tmp_path):
     assert failures == []
 
 
-def test_a_writer_that_waits_in_vain_says_so(tmp_path, monkeypatch):
+def test_a_writer_that_waits_too_long_raises_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr("hcep.models.folder.PATIENCE", 0.1)
     folder = save_model(small_model(30), tmp_path / "m")
     said = []

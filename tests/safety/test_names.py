@@ -27,7 +27,7 @@ def test_plain_names_of_any_language_stay_as_they_are():
         assert escape_terminal(name) == escape_html(name) == escape_markdown(name) == escape_markup(name) == name
 
 
-def test_a_class_name_is_no_script_in_a_model_card():
+def test_a_class_name_cannot_inject_markup_into_a_model_card():
     tree = Hierarchy.from_edges([("top", SCRIPT), ("top", "b")], names={"b": f"*{SCRIPT}* [x](javascript:1)"})
     model = HCEPClassifier(tree).fit([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]], [SCRIPT, SCRIPT, "b", "b"])
     card = model_card(model, name=SCRIPT, data=SCRIPT, metrics={SCRIPT: 1.0}, images_per_class={SCRIPT: 2, "b": 2})
@@ -51,7 +51,7 @@ def test_no_escape_of_a_name_reaches_the_terminal(tmp_path, monkeypatch, capfd):
         assert not set("\x1b\x07\x9b") & set(said)
 
 
-def test_colons_in_a_name_are_no_emoji(capsys):
+def test_colons_in_a_name_do_not_become_emoji(capsys):
     from hcep.cli.console import Console
 
     Console().print(escape_markup("life:bird:owl"))

@@ -77,7 +77,7 @@ def inputs(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("command", "option"), REFUSED)
-def test_a_file_that_is_there_is_refused(inputs, tmp_path, command, option):
+def test_an_existing_file_is_refused(inputs, tmp_path, command, option):
     given = {"x": tmp_path / "x.txt", "new": tmp_path / "new", "mine": tmp_path / "mine", **inputs}
     (tmp_path / "x.txt").write_text("a\nb\n")
     words = [word.format(**given) for word in REFUSED[command, option].split()]

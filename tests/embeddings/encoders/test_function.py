@@ -60,7 +60,7 @@ def test_it_is_an_encoder(small, picture):
     assert found.dtype == np.float32
 
 
-def test_by_its_path(module, picture):
+def test_a_function_is_loaded_by_its_path(module, picture):
     encoder = load_encoder("function:my_encoder:mean_colour", preprocessing={"size": 8}, fingerprint="1")
     assert encoder.name == "function:my_encoder:mean_colour"
     assert encoder.n_dims == 3
@@ -76,14 +76,14 @@ def test_by_its_path(module, picture):
         ("my_encoder:n_dims", "'my_encoder:n_dims' is a int, not a function of a batch"),
     ],
 )
-def test_a_path_to_nothing(module, path, message):
+def test_a_path_without_a_function_is_refused(module, path, message):
     with pytest.raises(HCEPError, match=message):
         load_encoder(f"function:{path}")
 
 
 @pytest.mark.parametrize("what", ["function:my_encoder:mean_colour", mean_colour])
 @pytest.mark.parametrize("options", [{"device": "cpu"}, {"precision": "fp32"}])
-def test_device_and_precision_are_its_own(module, what, options):
+def test_device_and_precision_are_refused(module, what, options):
     with pytest.raises(HCEPError, match="device and precision do not apply to"):
         load_encoder(what, **options)
 
@@ -106,7 +106,7 @@ def test_texts_in_pieces():
     assert encoder.encode_texts([]).shape == (0, 3)
 
 
-def test_one_string_is_no_list_of_texts():
+def test_one_string_is_not_a_list_of_texts():
     with pytest.raises(HCEPError, match="texts must be a list of strings, got one string 'a cat'"):
         FunctionEncoder(Lengths(), name="lengths", texts=Lengths().of_texts).encode_texts("a cat")
 
@@ -157,7 +157,7 @@ def test_the_function_may_write_into_its_batch(small):
         (lambda batch: 1 / 0, r"fails on a blank \(1, 3, 8, 8\) batch: division by zero"),
     ],
 )
-def test_functions_that_are_no_encoders(function, message):
+def test_functions_that_are_not_encoders_are_refused(function, message):
     with pytest.raises(HCEPError, match=message):
         FunctionEncoder(function, name="odd", preprocessing={"size": 8})
 
@@ -170,7 +170,7 @@ def test_an_error_about_the_input_is_left_as_it_is():
         FunctionEncoder(refuse, name="odd")
 
 
-def test_a_vector_too_many():
+def test_a_wrong_number_of_vectors_is_refused():
     encoder = FunctionEncoder(lambda batch: np.zeros((len(batch) ** 2, 3)), name="odd", preprocessing={"size": 8})
     with pytest.raises(HCEPError, match=r"encoder 'odd' returned \(4, 3\) for 2 images, not \(2, 3\)"):
         encoder.encode_images(np.zeros((2, 3, 8, 8), dtype=np.float32))
@@ -196,7 +196,7 @@ def test_vectors_that_are_not_finite():
     ],
     ids=["mean", "other", "wrong shape", "fails"],
 )
-def test_whether_maps_work_and_are_exact_is_found_out_when_asked(maps, expected):
+def test_maps_are_tested_at_their_first_use(maps, expected):
     runs = []
 
     def counted(batch):

@@ -57,11 +57,11 @@ def answering(monkeypatch):
     monkeypatch.setattr(hub_module, "hub_answers", lambda: True)
 
 
-def test_a_hub_that_answers_even_a_refusal(hub):
+def test_a_hub_that_sends_an_error_answers(hub):
     assert hub_answers()
 
 
-def test_a_hub_that_is_not_there(no_hub):
+def test_an_unreachable_hub_does_not_answer(no_hub):
     assert not hub_answers()
 
 
@@ -70,7 +70,7 @@ def test_a_hub_with_an_impossible_address(monkeypatch):
     assert not hub_answers()
 
 
-def test_a_hub_that_says_nothing(monkeypatch):
+def test_a_silent_hub_does_not_answer(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         assert not hub_answers(seconds=0.2)
@@ -99,7 +99,7 @@ ABSENT = [named("RepositoryNotFoundError")("404"), named("HFValidationError")("b
 
 
 @pytest.mark.parametrize("error", ABSENT, ids=lambda e: type(e).__name__)
-def test_a_model_that_the_hub_has_not(answering, error):
+def test_a_model_that_is_missing_on_the_hub(answering, error):
     with (
         pytest.raises(HCEPError, match=r"^timm:x: the hub has no such model, or denies access"),
         loading("timm:x", local=False),
@@ -116,7 +116,7 @@ def test_other_errors_in_one_line(answering, local):
         raise caused(by=urllib.error.HTTPError("address", 500, "oops", {}, None))
 
 
-def test_an_error_without_words(answering):
+def test_an_error_without_a_message(answering):
     with pytest.raises(HCEPError, match=r"^timm:x could not be loaded: KeyError$"), loading("timm:x", local=True):
         raise KeyError
 
@@ -145,7 +145,7 @@ def test_the_library_works_offline_where_the_hub_does_not_answer(monkeypatch, an
 
 
 @pytest.mark.parametrize(("context", "n_records"), [(quiet_root_logger(), 1), (nullcontext(), 2)])
-def test_what_is_logged_on_the_root_logger_is_dropped(caplog, context, n_records):
+def test_messages_on_the_root_logger_are_dropped(caplog, context, n_records):
     with context:
         logging.getLogger().error("Failed to download weights")
         logging.getLogger("hcep").error("kept")

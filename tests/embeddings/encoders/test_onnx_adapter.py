@@ -44,7 +44,7 @@ def test_real_vectors_of_real_photos(real, photos):
     assert cosines(real, paths[::10], known[::10]).min() >= 0.999
 
 
-def test_what_the_real_encoder_is(real):
+def test_a_real_onnx_encoder(real):
     assert isinstance(real, Encoder)
     assert real.n_dims == 1280
     assert not real.has_text
@@ -62,7 +62,7 @@ def test_its_own_preprocessing_makes_the_same_encoder_again(real):
     assert load_encoder(real.name, preprocessing=real.preprocessing).fingerprint == real.fingerprint
 
 
-def test_a_file_means_what_it_says(tiny):
+def test_an_onnx_file_is_an_encoder(tiny):
     encoder = load_encoder(f"onnx:{tiny}", preprocessing=TINY)
     batch = np.stack([encoder.preprocess(Image.new("RGB", (20, 10), colour)) for colour in ("red", "lime")])
     assert encoder.encode_images(batch).tolist() == [[255, 0, 0], [0, 255, 0]]
@@ -70,7 +70,7 @@ def test_a_file_means_what_it_says(tiny):
     assert encoder.name == f"onnx:{tiny}"
 
 
-def test_the_file_beside_it_says_how_images_are_prepared(tiny):
+def test_a_json_file_beside_it_has_the_preprocessing(tiny):
     tiny.with_suffix(".json").write_text(json.dumps({"preprocessing": TINY, "output": "vector"}))
     encoder = load_encoder(f"onnx:{tiny}")
     assert encoder.preprocessing["size"] == [8, 8]
@@ -84,7 +84,7 @@ def test_the_fingerprint_follows_weights_and_preprocessing(tiny):
     assert load_encoder(f"onnx:{tiny}", preprocessing=TINY).fingerprint != first
 
 
-def test_a_fixed_number_of_images_is_met_in_pieces(tmp_path):
+def test_a_file_with_a_fixed_batch_size_encodes_any_number_of_images(tmp_path):
     (tmp_path / "two.onnx").write_bytes(
         mean_colour(inputs=[("x", (2, 3, 8, 8))], outputs=[("mean", (2, 3, 1, 1)), ("vector", (2, 3))])
     )
@@ -134,13 +134,13 @@ UNFIT = [
 
 
 @pytest.mark.parametrize(("parts", "message"), UNFIT)
-def test_files_that_are_no_image_encoders(tmp_path, parts, message):
+def test_files_that_are_not_image_encoders_are_refused(tmp_path, parts, message):
     (tmp_path / "a.onnx").write_bytes(mean_colour(**parts))
     with pytest.raises(HCEPError, match=message):
         load_encoder(f"onnx:{tmp_path / 'a.onnx'}", preprocessing=TINY)
 
 
-def test_bytes_instead_of_numbers(tmp_path):
+def test_an_input_of_bytes_is_refused(tmp_path):
     (tmp_path / "a.onnx").write_bytes(mean_colour_of_bytes())
     with pytest.raises(HCEPError, match=r"its input is a tensor\(uint8\), expected floating-point images"):
         load_encoder(f"onnx:{tmp_path / 'a.onnx'}", preprocessing=TINY)

@@ -139,7 +139,7 @@ def test_a_checkpoint(architecture, checkpoint):
     assert other.fingerprint != encoder.fingerprint
 
 
-def test_a_tag_brings_its_activation(open_clip, architecture, checkpoint, monkeypatch, picture):
+def test_a_tag_sets_the_activation_of_its_weights(open_clip, architecture, checkpoint, monkeypatch, picture):
     # As with ViT-L-14/openai: the weights were trained with another activation than the architecture's.
     tag = {"file": str(checkpoint), "quick_gelu": True}
     monkeypatch.setitem(

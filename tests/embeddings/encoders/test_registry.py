@@ -25,7 +25,7 @@ def test_the_core_imports_nothing_heavy():
     assert not HEAVY & set(json.loads(run.stdout))
 
 
-def test_what_there_is():
+def test_all_sources_are_listed():
     infos = {info.source: info for info in available_encoders()}
     assert list(infos) == list(SOURCES)
     assert infos["function"].installed
@@ -35,7 +35,7 @@ def test_what_there_is():
     assert all(info.example.partition(":")[0] == info.source for info in infos.values())
 
 
-def test_what_is_missing(monkeypatch):
+def test_missing_packages_are_listed(monkeypatch):
     monkeypatch.setattr("hcep.embeddings.encoders.is_installed", lambda package: False)
     infos = {info.source: info for info in available_encoders()}
     assert not infos["timm"].installed

@@ -49,7 +49,7 @@ def test_a_checkpoint(model, checkpoint, picture):
     np.testing.assert_allclose(encoder.encode_images(batch), pooled(model, batch), rtol=1e-4, atol=1e-5)
 
 
-def test_a_folder_gives_the_same(folder, checkpoint, picture):
+def test_a_folder_and_a_checkpoint_give_the_same_encoder(folder, checkpoint, picture):
     by_folder, by_file = load_encoder(f"timm:local-dir:{folder}"), load_encoder(f"timm:{ARCHITECTURE}/{checkpoint}")
     batch = by_folder.preprocess(picture)[None]
     np.testing.assert_allclose(by_folder.encode_images(batch), by_file.encode_images(batch), rtol=1e-5)

@@ -68,7 +68,7 @@ def test_autocast_is_for_less_than_full_precision(monkeypatch, precision, calls)
     assert vectors.dtype == np.float32
 
 
-def test_a_run_leaves_no_gradients_and_settles_the_model():
+def test_a_run_needs_no_gradients_and_sets_evaluation_mode():
     runner = TorchRunner.choose("cpu", None, "timm")
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.5), torch.nn.Linear(12, 2).half())
     encoder = torch_encoder("tiny", runner, model, model, preprocessing=Preprocessing(size=2), architecture="")

@@ -63,7 +63,7 @@ def edit_shard(folder, **changes):
 # -- reading -------------------------------------------------------------------------------------------
 
 
-def test_opening_reads_the_manifest_alone(folder):
+def test_opening_reads_only_the_manifest(folder):
     for shard in folder.glob("shard-*"):
         shard.unlink()
     store = EmbeddingStore(str(folder))
@@ -314,7 +314,7 @@ def test_a_manifest_that_is_a_folder(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b'{"format": "hcep-emb', b"[" * 200_000])
-def test_a_manifest_that_is_no_json(folder, content):
+def test_a_manifest_that_is_not_json_is_refused(folder, content):
     (folder / "manifest.json").write_bytes(content)
     with pytest.raises(StoreError, match=r"manifest.json' is damaged: invalid JSON"):
         EmbeddingStore(folder)
@@ -329,7 +329,7 @@ def test_a_manifest_of_something_else(folder, content):
         EmbeddingStore(folder)
 
 
-def test_a_manifest_of_the_future(folder):
+def test_a_manifest_of_a_newer_version_is_refused(folder):
     with pytest.raises(StoreError, match=r"is of version 2; this release reads version 1: upgrade hcep"):
         EmbeddingStore(edit(folder, version=2))
 
@@ -369,7 +369,7 @@ def test_an_absurdly_large_manifest(folder, monkeypatch):
         ("n_images", 51, "n_images is 51, its shards hold 50"),
     ],
 )
-def test_a_field_that_cannot_be(folder, field, value, message):
+def test_an_invalid_field_is_refused(folder, field, value, message):
     with pytest.raises(StoreError, match=rf"manifest.json' is damaged: {message}"):
         EmbeddingStore(edit(folder, **{field: value}))
 
@@ -398,12 +398,12 @@ def test_a_shard_name_that_leads_elsewhere(folder, name):
         ("file", "shard-000001.parquet", "a shard is listed twice"),
     ],
 )
-def test_a_shard_that_cannot_be(folder, field, value, message):
+def test_an_invalid_shard_is_refused(folder, field, value, message):
     with pytest.raises(StoreError, match=message):
         EmbeddingStore(edit_shard(folder, **{field: value}))
 
 
-def test_absurd_counts_set_no_memory_aside(folder):
+def test_absurd_counts_allocate_no_memory(folder):
     store = EmbeddingStore(edit(edit_shard(folder, n_images=10**12, n_bytes=10**15), n_images=10**12 + 34))
     with pytest.raises(
         StoreError, match=r"shard-000000.parquet' is damaged: .* bytes instead of 1,000,000,000,000,000"

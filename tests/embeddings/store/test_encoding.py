@@ -145,7 +145,7 @@ def test_new_labels_reach_the_store_without_encoding(items, store):
     assert vectors(store) == before
 
 
-def test_what_vanished_is_removed_only_on_request(items, store):
+def test_vanished_images_are_removed_only_on_request(items, store):
     encode(items, store)
     before = vectors(store)
     items[4].path.unlink()
@@ -157,7 +157,7 @@ def test_what_vanished_is_removed_only_on_request(items, store):
     assert EmbeddingStore(store).skipped == ()
 
 
-def test_everything_anew(items, store):
+def test_a_fresh_encoding_encodes_everything(items, store):
     encode(items, store, TinyEncoder("tiny-0"))
     report = encode(items[:9], store, resume=False)
     opened = EmbeddingStore(store)
@@ -401,7 +401,7 @@ def test_two_runs_at_once_are_refused(items, store):
     assert encode(items, store).n_encoded == 30
 
 
-def test_a_file_system_without_locks_is_written_to_all_the_same(items, store, monkeypatch, caplog):
+def test_a_file_system_without_locks_can_be_written_to(items, store, monkeypatch, caplog):
     def no_locks(descriptor, operation):
         raise OSError("no locks here")
 
@@ -566,7 +566,7 @@ def test_values_too_large_for_half_precision(items, store):
     assert encode(items, store.with_name("single"), Large(), dtype="float32").n_encoded == 30
 
 
-def test_an_encoder_of_other_dimensions_than_it_says(items, store):
+def test_an_encoder_with_a_wrong_number_of_dimensions_is_refused(items, store):
     class Wrong(TinyEncoder):
         n_dims = 7
 
@@ -584,7 +584,7 @@ def test_a_preprocessing_of_changing_shapes(items, store):
         encode(items, store, Wrong())
 
 
-def test_a_preprocessing_that_is_no_json(items, store):
+def test_a_preprocessing_that_is_not_json(items, store):
     encoder = TinyEncoder()
     encoder.preprocessing = {"size": {1, 2}}
     with pytest.raises(StoreError, match="preprocessing must be JSON-able: Object of type set"):
@@ -592,7 +592,7 @@ def test_a_preprocessing_that_is_no_json(items, store):
 
 
 @pytest.mark.parametrize("name", ["batch_size", "shard_size", "n_workers"])
-def test_sizes(items, store, name):
+def test_sizes_must_be_positive(items, store, name):
     with pytest.raises(StoreError, match=f"{name} must be at least 1, got 0"):
         encode(items, store, **{name: 0})
 
@@ -607,7 +607,7 @@ def test_ids_that_are_not_unique(items, store):
         encode([*items, items[0]], store)
 
 
-def test_labels_that_are_no_text(items, store):
+def test_labels_that_are_not_text_are_refused(items, store):
     with pytest.raises(StoreError, match=r"labels must be strings or None, got 3 \(int\); use str\(\)"):
         encode([(items[0].path, 3)], store)
 
@@ -618,7 +618,7 @@ def test_a_folder_that_cannot_be_made(items, tmp_path):
         encode(items, tmp_path / "file" / "store")
 
 
-def test_a_folder_with_somebody_elses_shards(items, store):
+def test_shards_without_a_manifest_are_refused(items, store):
     store.mkdir()
     (store / "shard-000000.parquet").write_bytes(b"precious")
     with pytest.raises(StoreError, match=r"holds 'shard-000000.parquet' but no manifest.json: give another folder"):
@@ -626,7 +626,7 @@ def test_a_folder_with_somebody_elses_shards(items, store):
     assert (store / "shard-000000.parquet").read_bytes() == b"precious"
 
 
-def test_a_folder_with_somebody_elses_manifest(items, store):
+def test_the_manifest_of_another_program_is_refused(items, store):
     store.mkdir()
     (store / "manifest.json").write_text('{"name": "my web page"}')
     with pytest.raises(StoreError, match=r"manifest.json' is not an embedding store"):
