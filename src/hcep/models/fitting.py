@@ -10,14 +10,16 @@ from numpy.typing import NDArray
 
 from hcep._progress import progress as progress_bar
 from hcep.classify import HCEPClassifier
+from hcep.classify.base import as_hierarchy
 from hcep.classify.calibration import class_priors
+from hcep.classify.coarse import read_labels
 from hcep.classify.linear_head import assembled
 from hcep.dictionary.checks import refuse_non_finite
 from hcep.dictionary.from_text import TEMPLATES, TextDictionary, text_dictionary, text_vectors
 from hcep.dictionary.moments import ClassMoments
 from hcep.dictionary.transform import prepared_rows
 from hcep.embeddings import Embeddings, Encoder
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.models.saving import save_model
 
@@ -72,7 +74,9 @@ def fit_model(
         X = X.to_numpy(np.float32) if embeddings.on_disk else X
         refuse_non_finite(X, name="the data")
         images = X, y
-        metrics = {"training accuracy": float(model.fit(X, y).score(X, y))}
+        model.fit(X, y)
+        is_class = np.isin(y, model.classes_)  # a label above the classes says only in part whether an answer is right
+        metrics = {"training accuracy": float(model.score(X[is_class], y[is_class]))}
     if several_objects:
         model.fit_objects(*images)
     chosen = (model.power_, model.shrinkage_, model.anchor_)
@@ -147,6 +151,7 @@ def fit_in_parts(
     sample : size of the sample
     """
     total = sum(counts.values(), Counter[str]())
+    _refuse_coarse(model, total)
     taken = dict(each("sampling", take_sample, quotas=quotas(counts, total, sample)))
     X, y = (np.concatenate(column) for column in zip(*(taken[number] for number in sorted(taken)), strict=True))
     del taken
@@ -159,6 +164,20 @@ def fit_in_parts(
         moments.merge(part)
     _replace_moments(model, moments, np.array([total[label] for label in classes]))
     return X, y
+
+
+def _refuse_coarse(model: HCEPClassifier, labels: Iterable[str]) -> None:
+    """Raise HCEPError for labels above the classes, which only a fit in memory can use."""
+    if model.hierarchy is None or model.coarse == "own":
+        return
+    read = read_labels(labels, as_hierarchy(model.hierarchy), model.coarse, model.unlabelled)
+    above = [*read.names, *(label for label, dropped in zip(labels, read.dropped, strict=True) if dropped)]
+    if above or read.renamed:
+        raise HCEPError(
+            f"labels such as {quoted(above or labels, 3)} are above classes, and images that are fitted in parts (on "
+            "disk, or on a cluster) cannot teach the classes below their label. Leave these images out, pass coarse='own' to "
+            "make such labels classes, or fit images in memory"
+        )
 
 
 def fit_streaming(
