@@ -175,8 +175,8 @@ def _refuse_coarse(model: HCEPClassifier, labels: Iterable[str]) -> None:
     if above or read.renamed:
         raise HCEPError(
             f"labels such as {quoted(above or labels, 3)} are above classes, and images that are fitted in parts (on "
-            "disk, or on a cluster) cannot teach the classes below their label. Leave these images out, pass coarse='own' to "
-            "make such labels classes, or fit images in memory"
+            "disk, or on a cluster) cannot teach the classes below their label. Leave these images out, pass "
+            "coarse='own' to make such labels classes, or fit images in memory"
         )
 
 
