@@ -221,7 +221,7 @@ def test_an_onnx_classifier_whose_only_output_is_its_logits(needs_packages, tmp_
     found = explain_images(photos, "model", where=True)
     assert [one.label for one in found] == [classes[i] for i in (colours @ coef.T + intercept).argmax(axis=1)]
     assert {one.maps.how for one in found} == {"exact"}
-    with pytest.raises(HCEPError, match=r"classifier.onnx: no tensor 'vectr' in it. Near matches: 'vector'"):
+    with pytest.raises(HCEPError, match=r"classifier.onnx: it has no tensor 'vectr'. Near matches: 'vector'"):
         load_encoder("onnx:classifier.onnx#vectr")
 
 
