@@ -141,7 +141,7 @@ def test_an_interrupt_is_answered_at_once_and_obeyed_within_two_seconds():
 def test_an_interrupted_fit_stops_soon_and_leaves_the_old_model(tmp_path):
     rng = np.random.default_rng(0)
     np.savez(
-        tmp_path / "many.npz", vectors=rng.normal(size=(20_000, 768)).astype(np.float32), labels=np.arange(20_000) % 500
+        tmp_path / "many.npz", vectors=rng.normal(size=(50_000, 768)).astype(np.float32), labels=np.arange(50_000) % 500
     )
     np.savez(tmp_path / "few.npz", vectors=rng.normal(size=(40, 8)).astype(np.float32), labels=np.arange(40) % 4)
     model = tmp_path / "model"
