@@ -15,6 +15,8 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+import hcep
+from hcep import HCEPClassifier
 from hcep.cli.app import app
 from hcep.datasets import find_hierarchy, load_sample
 from hcep.embeddings import Embeddings, write_embeddings
@@ -22,6 +24,7 @@ from hcep.errors import HCEPError
 from hcep.explain.finding import find_images
 from hcep.models import read_model
 from hcep.models.atom_names import AtomNames, save_atom_names
+from hcep.taxonomy import write_hierarchy
 from tests.conftest import shared_file
 
 
@@ -386,3 +389,19 @@ def test_explain_one_photo_takes_less_than_two_seconds(photo_model, photos, tmp_
         subprocess.run(words, env=environment, check=True, capture_output=True)
         seconds.append(time.perf_counter() - start)
     assert min(seconds[1:]) < 2
+
+
+def test_labels_above_the_classes_teach_them_and_fit_says_so(tmp_path):
+    data = load_sample()
+    fitted = HCEPClassifier(data.hierarchy, refine=False).fit(data.X_train, data.y_train)
+    above = [fitted.hierarchy_.parents(label)[0] for label in data.y_train]
+    rank = np.array([np.count_nonzero(data.y_train[:i] == label) for i, label in enumerate(data.y_train)])
+    np.savez(tmp_path / "train.npz", embeddings=data.X_train, labels=np.where(rank < 2, data.y_train, above))
+    write_hierarchy(data.hierarchy, tmp_path / "tree.json")
+    words = ["fit", tmp_path / "train.npz", "--hierarchy", tmp_path / "tree.json", "-o", tmp_path / "model"]
+    result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert "are labelled only to this level (they went to: " in " ".join(result.output.split())
+    assert "pass -P coarse=own to make such labels classes of their own" in " ".join(result.output.split())
+    model = hcep.load(tmp_path / "model")
+    assert sorted(model.classes_.tolist()) == sorted(set(data.y_train.tolist()))
+    assert model.score(data.X_val, data.y_val) > 0.9

@@ -84,7 +84,8 @@ def fit_model(
     if scores:  # the last one is on all images; the power was chosen on some
         metrics["held-out accuracy"] = scores[-1].accuracy
     facts: dict[str, Any] = {"encoder": embeddings.encoder, "data": embeddings.source, "metrics": metrics}
-    save_model(model, folder, **facts, images_per_class=Counter(y.tolist()), name=name)
+    of_classes = Counter(y[np.isin(y, model.classes_)].tolist())
+    save_model(model, folder, **facts, images_per_class=of_classes, name=name)
     return model
 
 
