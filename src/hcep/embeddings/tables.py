@@ -33,27 +33,78 @@ _NUMBERED = re.compile(r"(.*?)(\d+)")
 _ARROW_FILE = re.compile(r"[\w.-]+\.arrow", re.ASCII)
 
 
-class Columns(NamedTuple):
+class _Table(NamedTuple):
     """A table whose columns are read on demand, in chunks that are never all in memory."""
 
+    path: Path
     schema: pa.Schema
     n_rows: int
     chunks: Callable[[str], Iterable[Any]]
 
-    @classmethod
-    def of(cls, table: pa.Table) -> "Columns":
-        return cls(table.schema, table.num_rows, lambda name: table.column(name).chunks)
+    def error(self, problem: str) -> StoreError:
+        return StoreError(f"{str(self.path)!r}: {problem}")
+
+    def kind(self, name: str) -> pa.DataType:
+        return self.schema.field(name).type
 
     def column(self, name: str) -> Any:
-        return pa.chunked_array(list(self.chunks(name)), self.schema.field(name).type)
+        return pa.chunked_array(list(self.chunks(name)), self.kind(name))
+
+    def numbers(self, name: str) -> NDArray[Any]:
+        """A column of numbers as floats, (n_rows,)."""
+        column = self.column(name)
+        if not _is_number(column.type):
+            raise self.error(f"column {name!r} must hold numbers, not {column.type}")
+        if column.null_count:
+            row = column.is_null().to_pylist().index(True) + 1
+            raise self.error(f"column {name!r} has missing values, the first in row {row}")
+        values: NDArray[Any] = column.to_numpy()
+        return values if values.dtype.kind == "f" else values.astype(np.float64)
+
+    def vectors(self, name: str) -> NDArray[Any]:
+        """A column of lists as one array (n_rows, n_dims), filled chunk by chunk."""
+        kind = self.kind(name)
+        if not _is_list_of_floats(kind):
+            raise self.error(f"column {name!r} must hold lists of floats, not {kind}")
+        X: NDArray[Any] = np.empty((0, 1), kind.value_type.to_pandas_dtype())
+        start = 0
+        for chunk in filter(len, self.chunks(name)):
+            values = chunk.flatten()
+            if chunk.null_count or values.null_count:
+                raise self.error(f"column {name!r} has missing values")
+            fixed = pa.types.is_fixed_size_list(kind)
+            lengths = {kind.list_size} if fixed else set(chunk.value_lengths().unique().to_pylist())
+            lengths |= {X.shape[1]} if start else set()
+            if len(lengths) > 1:
+                raise self.error(f"column {name!r} holds vectors of {min(lengths)} and {max(lengths)} numbers")
+            if start == 0:
+                X = np.empty((self.n_rows, *lengths), X.dtype)
+            X[start : start + len(chunk)] = values.to_numpy(zero_copy_only=False).reshape(len(chunk), -1)
+            start += len(chunk)
+        return X
+
+    def texts(self, name: str) -> NDArray[Any]:
+        """A column of strings, with None for empty cells, or of integers, which stay integers."""
+        column = self.column(name)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if pa.types.is_integer(column.type) and not column.null_count:
+            return np.asarray(column.to_numpy())
+        if not _is_text(column.type):
+            raise self.error(f"expected a column of text or whole numbers without gaps, not {column.type} ({name!r})")
+        # NumPy gives every cell as much room as the longest one needs, which may be gigabytes.
+        longest = pc.max(pc.binary_length(column)).as_py() or 0
+        if 4 * longest * len(column) > MAX_TEXT_BYTES:
+            raise self.error(f"a cell of column {name!r} has {longest:,} bytes, too long for a name")
+        values: NDArray[Any] = np.array([value or None for value in column.to_pylist()], dtype=object)
+        return values.astype(np.str_) if all(value is not None for value in values) else values
 
 
 def read_table(source: Path, vectors: str | None, label: str | None, label_names: Any) -> Embeddings:
     """Read a table; parameters are those of `read_embeddings`."""
-    if source.is_dir():
-        return _embeddings(source, Columns.of(_read_dataset_folder(source)), vectors, label, label_names)
-    if source.suffix.lower() in DELIMITERS:
-        return _embeddings(source, Columns.of(_read_csv(source, label)), vectors, label, label_names)
+    if source.is_dir() or source.suffix.lower() in DELIMITERS:
+        table = _in_memory(source, _read_dataset_folder(source) if source.is_dir() else _read_csv(source, label))
+        return _embeddings(table, vectors, label, label_names)
     with pq.ParquetFile(source) as file:
         _refuse_bomb(source, file)
 
@@ -61,8 +112,12 @@ def read_table(source: Path, vectors: str | None, label: str | None, label_names
             for group in range(file.num_row_groups):
                 yield from file.read_row_group(group, columns=[name]).column(name).chunks
 
-        table = Columns(file.schema_arrow, file.metadata.num_rows, chunks)
-        return _embeddings(source, table, vectors, label, label_names)
+        table = _Table(source, file.schema_arrow, file.metadata.num_rows, chunks)
+        return _embeddings(table, vectors, label, label_names)
+
+
+def _in_memory(source: Path, table: pa.Table) -> _Table:
+    return _Table(source, table.schema, table.num_rows, lambda name: table.column(name).chunks)
 
 
 def write_parquet(target: Path, X: NDArray[Any], columns: dict[str, NDArray[Any]]) -> None:
@@ -81,7 +136,8 @@ def has_vectors(source: Path) -> bool:
         is_csv = source.suffix.lower() in DELIMITERS
         # The first block of a CSV file is enough.
         schema = arrow_csv.open_csv(source, *_csv_options(source, None)).schema if is_csv else pq.read_schema(source)
-        return bool(_vector_columns(source, schema, None, set(_other_columns(source, schema, None).values())))
+        table = _Table(source, schema, 0, lambda name: ())
+        return bool(_vector_columns(table, None, set(_other_columns(table, None).values())))
     except (StoreError, OSError, pa.ArrowException):
         return False
 
@@ -89,89 +145,89 @@ def has_vectors(source: Path) -> bool:
 def label_column(source: Path, column: str | None) -> NDArray[Any]:
     """The labels in a CSV or TSV file; see `read_labels`."""
     try:
-        table = _read_csv(source, column)
+        table = _in_memory(source, _read_csv(source, column))
     except pa.ArrowException as error:
         raise StoreError(f"cannot read {str(source)!r}: {str(error).partition(chr(10))[0][:200]}") from None
-    present = table.column_names
+    present = table.schema.names
     name = find_names(source, {"labels": column}, present).get("labels") or (present[0] if len(present) == 1 else None)
     if name is None:
-        raise StoreError(f"{str(source)!r}: which column has the labels? It has {quoted(present, 10)}; pass --labels")
-    labels = _text_column(source, table.column(name), name)
+        raise table.error(f"which column has the labels? It has {quoted(present, 10)}; pass --labels")
+    labels = table.texts(name)
     if None in labels.tolist():
-        raise StoreError(f"{str(source)!r}: column {name!r} has empty cells; give one label per vector")
+        raise table.error(f"column {name!r} has empty cells; give one label per vector")
     return labels.astype(np.str_)
 
 
 # -- which column is what ----------------------------------------------------------------------------------------------
 
 
-def _embeddings(source: Path, table: Columns, vectors: str | None, label: str | None, label_names: Any) -> Embeddings:
-    schema = table.schema
-    names = _other_columns(source, schema, label)
-    dimensions = _vector_columns(source, schema, vectors, set(names.values()))
+def _embeddings(table: _Table, vectors: str | None, label: str | None, label_names: Any) -> Embeddings:
+    names = _other_columns(table, label)
+    dimensions = _vector_columns(table, vectors, set(names.values()))
     used = (*dimensions, *names.values())
-    texts = [name for name in schema.names if _is_text(schema.field(name).type) and name not in used]
+    texts = [name for name in table.schema.names if _is_text(table.kind(name)) and name not in used]
     if "labels" not in names and len(texts) == 1:
         names["labels"] = texts.pop()
-    columns: dict[str, Any] = {part: _text_column(source, table.column(name), name) for part, name in names.items()}
+    columns: dict[str, Any] = {part: table.texts(name) for part, name in names.items()}
     if "labels" in names:
-        class_names = label_names or _class_names(schema, names["labels"])
-        columns["labels"] = named_labels(source, columns["labels"], class_names)
+        class_names = label_names or _class_names(table.schema, names["labels"])
+        columns["labels"] = named_labels(table.path, columns["labels"], class_names)
         if label is None:
-            _refuse_fractions(source, names["labels"], columns["labels"])
+            _refuse_fractions(table, names["labels"], columns["labels"])
     if len(dimensions) == 1:
-        X, read = _stacked(source, table, dimensions[0]), f"column {dimensions[0]!r}"
+        X, read = table.vectors(dimensions[0]), f"column {dimensions[0]!r}"
     else:
-        X = np.column_stack([_numbers(source, table.column(name), name) for name in dimensions])
+        X = np.column_stack([table.numbers(name) for name in dimensions])
         read = f"{len(dimensions):,} columns {dimensions[0]!r} … {dimensions[-1]!r}"
     labelled = f"labels from column {names['labels']!r}" if "labels" in names else "no labels"
     if texts and "labels" not in names:
         labelled += f" (pass --labels to choose among {quoted(texts)})"
-    rest = [name for name in schema.names if name not in (*dimensions, *names.values(), *texts)]
+    rest = [name for name in table.schema.names if name not in (*dimensions, *names.values(), *texts)]
     ignored = f"; ignored {quoted(rest)}" if rest else ""
-    note = f"{source.name}: {table.n_rows:,} vectors from {read}, {labelled}{ignored}"
+    note = f"{table.path.name}: {table.n_rows:,} vectors from {read}, {labelled}{ignored}"
     return Embeddings(X, **columns, notes=(note,))
 
 
-def _refuse_fractions(source: Path, name: str, labels: NDArray[Any]) -> None:
+def _refuse_fractions(table: _Table, name: str, labels: NDArray[Any]) -> None:
     """Refuse a column with a usual name that holds measurements or coordinates instead of labels."""
     numbers = [_as_float(str(value)) for value in set(labels.tolist()) - {None}]
     if None not in numbers and any(number % 1 for number in numbers if number):
-        raise StoreError(
-            f"{str(source)!r}: expected a column of text or whole numbers without gaps, not fractions ({name!r}); "
+        raise table.error(
+            f"expected a column of text or whole numbers without gaps, not fractions ({name!r}); "
             "name the right columns with --labels and --vectors"
         )
 
 
-def _other_columns(source: Path, schema: pa.Schema, label: str | None) -> dict[str, str]:
+def _other_columns(table: _Table, label: str | None) -> dict[str, str]:
     """The column of each part except the vectors."""
-    names = find_names(source, {"labels": label}, schema.names)
+    names = find_names(table.path, {"labels": label}, table.schema.names)
     names.pop("vectors", None)
     # A column called `images` may hold the pictures themselves.
-    if "paths" in names and not _is_text(schema.field(names["paths"]).type):
+    if "paths" in names and not _is_text(table.kind(names["paths"])):
         del names["paths"]
     return names
 
 
-def _vector_columns(source: Path, schema: pa.Schema, requested: str | None, used: set[str]) -> list[str]:
-    names = schema.names
+def _vector_columns(table: _Table, requested: str | None, used: set[str]) -> list[str]:
+    names = table.schema.names
     if requested is not None:
-        return _requested_columns(source, names, requested)
+        return _requested_columns(table.path, names, requested)
     usual = [name for name in USUAL_NAMES["vectors"] if name in names]
-    lists = [name for name in names if _is_list_of_floats(schema.field(name).type)]
+    lists = [name for name in names if _is_list_of_floats(table.kind(name))]
     if usual or len(lists) == 1:
         return [*usual, *lists][:1]
-    numbers = [name for name in names if name not in used and _is_number(schema.field(name).type)]
+    numbers = [name for name in names if name not in used and _is_number(table.kind(name))]
     series = _series(numbers)
     if len(series) > 1 and 2 * len(series[1]) >= len(series[0]):
         both = " and ".join(f"{one[0]!r} … {one[-1]!r}" for one in series[:2])
-        raise StoreError(f"{str(source)!r}: columns {both} both look like vectors; choose with --vectors, such as 'f*'")
-    floats = [name for name in numbers if pa.types.is_floating(schema.field(name).type)]
+        raise table.error(f"columns {both} both look like vectors; choose with --vectors, such as 'f*'")
+    floats = [name for name in numbers if pa.types.is_floating(table.kind(name))]
     columns = series[0] if series and len(series[0]) > len(floats) // 2 else floats
     if len(columns) < 2:
         raise StoreError(
-            f"{str(source)!r} has no vectors under a usual name, only {quoted(names, 20)}; it needs a column of lists "
-            "of floats, or one column of numbers per dimension: name them with vectors=... (--vectors), such as 'f*'"
+            f"{str(table.path)!r} has no vectors under a usual name, only {quoted(names, 20)}; it needs a column of "
+            "lists of floats, or one column of numbers per dimension: name them with vectors=... (--vectors), such as "
+            "'f*'"
         )
     return columns
 
@@ -210,9 +266,6 @@ def _class_names(schema: pa.Schema, label: str) -> list[str] | None:
     return names if isinstance(names, list) and all(isinstance(name, str) for name in names) else None
 
 
-# -- columns as arrays -------------------------------------------------------------------------------------------------
-
-
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
 
@@ -224,60 +277,6 @@ def _is_text(kind: pa.DataType) -> bool:
 def _is_list_of_floats(kind: pa.DataType) -> bool:
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     return bool(is_list and pa.types.is_floating(kind.value_type))
-
-
-def _numbers(source: Path, column: Any, name: str) -> NDArray[Any]:
-    if not _is_number(column.type):
-        raise StoreError(f"{str(source)!r}: column {name!r} must hold numbers, not {column.type}")
-    if column.null_count:
-        row = column.is_null().to_pylist().index(True) + 1
-        raise StoreError(f"{str(source)!r}: column {name!r} has missing values, the first in row {row}")
-    values: NDArray[Any] = column.to_numpy()
-    return values if values.dtype.kind == "f" else values.astype(np.float64)
-
-
-def _stacked(source: Path, table: Columns, name: str) -> NDArray[Any]:
-    """A column of lists as one array (n_rows, n_dims), filled chunk by chunk."""
-    kind = table.schema.field(name).type
-    if not _is_list_of_floats(kind):
-        raise StoreError(f"{str(source)!r}: column {name!r} must hold lists of floats, not {kind}")
-    X: NDArray[Any] = np.empty((0, 1), kind.value_type.to_pandas_dtype())
-    start = 0
-    for chunk in filter(len, table.chunks(name)):
-        values = chunk.flatten()
-        if chunk.null_count or values.null_count:
-            raise StoreError(f"{str(source)!r}: column {name!r} has missing values")
-        fixed = pa.types.is_fixed_size_list(kind)
-        lengths = {kind.list_size} if fixed else set(chunk.value_lengths().unique().to_pylist())
-        lengths |= {X.shape[1]} if start else set()
-        if len(lengths) > 1:
-            raise StoreError(
-                f"{str(source)!r}: column {name!r} holds vectors of {min(lengths)} and {max(lengths)} numbers"
-            )
-        if start == 0:
-            X = np.empty((table.n_rows, *lengths), X.dtype)
-        X[start : start + len(chunk)] = values.to_numpy(zero_copy_only=False).reshape(len(chunk), -1)
-        start += len(chunk)
-    return X
-
-
-def _text_column(source: Path, column: Any, name: str) -> NDArray[Any]:
-    """A column of strings, with None for empty cells, or of integers, which stay integers."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if _is_text(column.type):
-        # NumPy gives every cell as much room as the longest one needs, which may be gigabytes.
-        longest = pc.max(pc.binary_length(column)).as_py() or 0
-        if 4 * longest * len(column) > MAX_TEXT_BYTES:
-            raise StoreError(f"{str(source)!r}: a cell of column {name!r} has {longest:,} bytes, too long for a name")
-    if pa.types.is_integer(column.type) and not column.null_count:
-        return np.asarray(column.to_numpy())
-    if not _is_text(column.type):
-        raise StoreError(
-            f"{str(source)!r}: expected a column of text or whole numbers without gaps, not {column.type} ({name!r})"
-        )
-    values: NDArray[Any] = np.array([value or None for value in column.to_pylist()], dtype=object)
-    return values.astype(np.str_) if all(value is not None for value in values) else values
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
