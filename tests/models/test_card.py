@@ -100,11 +100,11 @@ def test_it_lists_metrics(auto_model: HCEPClassifier) -> None:
 def test_it_names_the_encoder_and_its_part_in_the_limits(auto_model: HCEPClassifier) -> None:
     card = model_card(auto_model, encoder=ENCODER)
     assert "12-dimensional embeddings of `open_clip:ViT-L-14/openai`" in card
-    assert "Whatever `open_clip:ViT-L-14/openai` learnt from its own training data" in section(card, "Limits")
+    assert "whatever `open_clip:ViT-L-14/openai` learned from its own training data" in section(card, "Limits")
     assert "| encoder fingerprint | abc123 |" in section(card, "Configuration")
 
 
-@pytest.mark.parametrize("limit", ["not the pixels", "belong to one of the classes", "as good as the hierarchy"])
+@pytest.mark.parametrize("limit", ["not the pixels", "belong to one of the classes", "only as good as the hierarchy"])
 def test_it_has_the_limits(auto_model: HCEPClassifier, limit: str) -> None:
     assert limit in section(model_card(auto_model), "Limits")
 
