@@ -233,7 +233,7 @@ def _begin(folder: Path, empty: Manifest, resume: bool) -> Manifest:
         except StoreError as error:
             if " is damaged" not in str(error):
                 raise
-        logger.info("encoding %s anew: what it holds leaves it", folder)
+        logger.info("encoding everything in %s again; its present vectors are dropped", folder)
     if not there or not resume:
         disk.write_manifest(folder, empty)
         return empty
