@@ -53,6 +53,21 @@ def test_vectors_without_columns(tmp_path, suffix):
     assert (len(found), found.columns) == (6, {})
 
 
+def test_images_without_ids_keep_their_row_numbers_in_a_split(tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez(path, vectors=X, splits=SPLITS)
+    assert read_embeddings(path).image_ids.tolist() == list("012345")
+    assert read_embeddings(path, "train").image_ids.tolist() == list("0123")
+    assert read_embeddings(path, "val").image_ids.tolist() == list("45")
+
+
+def test_a_selection_keeps_ids_and_hashes_of_its_rows():
+    hashes = np.array([f"{i}" * 64 for i in range(6)])
+    part = Embeddings(X, LABELS, paths=PATHS, content_hashes=hashes).take([1, 4])
+    assert (part.labels.tolist(), part.image_ids.tolist()) == (["dog", "fox"], PATHS[[1, 4]].tolist())
+    assert part.hashes == ["1" * 64, "4" * 64]
+
+
 def test_npy_is_mapped(tmp_path):
     np.save(tmp_path / "x.npy", X)
     assert isinstance(read_embeddings(tmp_path / "x.npy").X, np.memmap)

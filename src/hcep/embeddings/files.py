@@ -114,7 +114,7 @@ def _read_store(path: Any, split: str | None, default_split: str | None, in_memo
     from hcep.embeddings.store.embedding_store import EmbeddingStore
 
     store = path if isinstance(path, EmbeddingStore) else EmbeddingStore(path)
-    wanted = split or (default_split if default_split in store.splits.tolist() else None)
+    wanted = split or (default_split if default_split and default_split in store.splits.tolist() else None)
     part = store.select(splits=wanted) if wanted else store
     source = str(store.folder) + (f"{OF_SPLIT}{wanted}" if wanted else "")
     if in_memory is not None and len(part) > in_memory:
@@ -125,7 +125,7 @@ def _read_store(path: Any, split: str | None, default_split: str | None, in_memo
 
 def _read_file(source: Path, vectors: str | None, label: str | None, label_names: LabelNames) -> Embeddings:
     kind = _kind(source)
-    if kind is None or not source.exists():
+    if kind is None:
         raise StoreError(
             f"no embeddings at {str(source)!r}: expected a store made by `hcep encode`, a "
             f"{', '.join(k for k in READERS if k != 'folder')} file, or a folder saved by Hugging Face's datasets"
@@ -142,11 +142,12 @@ def _read_file(source: Path, vectors: str | None, label: str | None, label_names
 
 
 def _kind(source: Path) -> str | None:
-    """The key of a file or folder in `READERS`, if its name (a folder's content) has one."""
-    if not source.is_dir():
-        return source.suffix.lower() if source.suffix.lower() in READERS else None
-    saved = any((source / name).is_file() for name in ("dataset_dict.json", "state.json"))
-    return "folder" if saved or hub_files(source) else None
+    """The key in `READERS` of an existing file or folder, if it has one."""
+    if source.is_dir():
+        saved = any((source / name).is_file() for name in ("dataset_dict.json", "state.json"))
+        return "folder" if saved or hub_files(source) else None
+    kind = source.suffix.lower()
+    return kind if kind in READERS and source.is_file() else None
 
 
 def hub_files(source: Path) -> list[tuple[str, Path]]:

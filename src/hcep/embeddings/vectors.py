@@ -97,9 +97,11 @@ class Embeddings:
         return [digest or vector_hash(x) for digest, x in zip(known, vectors, strict=True)]
 
     def take(self, rows: Any, **changes: Any) -> "Embeddings":
-        """These rows, in memory, with other fields replaced."""
-        parts = {name: values[rows] for name, values in self.columns.items()}
-        return replace(self, X=self.X[rows], **parts, **changes)
+        """These rows, with other fields replaced; images keep their ids, even if these are row numbers."""
+        parts: dict[str, Any] = {**self.columns, "ids": self.image_ids}
+        if self.content_hashes is not None:
+            parts["content_hashes"] = self.content_hashes
+        return replace(self, X=self.X[rows], **{name: values[rows] for name, values in parts.items()}, **changes)
 
 
 def require_labels(
