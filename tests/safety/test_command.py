@@ -149,10 +149,13 @@ def test_an_interrupted_fit_stops_soon_and_leaves_the_old_model(tmp_path):
         [*COMMAND, "fit", tmp_path / "few.npz", "--hierarchy", "flat", "-o", model], check=True, capture_output=True
     )
     before = (model / "model.json").read_bytes()
-    for wait in (4.0, 7.0, 10.0):
-        fit = [*COMMAND, "fit", tmp_path / "many.npz", "--hierarchy", "flat", "--overwrite", "-o", model]
-        process = interruptible(fit)
-        time.sleep(wait)
+    fit = [*COMMAND, "fit", tmp_path / "many.npz", "--hierarchy", "flat", "--overwrite", "-o"]
+    started = time.monotonic()
+    subprocess.run([*fit, tmp_path / "whole"], check=True, capture_output=True)
+    whole = time.monotonic() - started
+    for share in (0.4, 0.6, 0.8):
+        process = interruptible([*fit, model])
+        time.sleep(share * whole)
         assert process.poll() is None, "it is done before it is interrupted"
         started = time.monotonic()
         os.kill(process.pid, signal.SIGINT)

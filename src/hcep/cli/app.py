@@ -121,20 +121,34 @@ GRACE = 1.5
 def answer_interrupts() -> None:
     """Make Ctrl-C print "stopping ..." at once, and end the process if the command does not.
 
-    Compiled code keeps Python from noticing a signal until it returns, so a separate thread waits for it.
+    Compiled code keeps Python from noticing a signal until it returns, so a separate thread waits for it. Whichever of
+    the two notices first prints the line: Python may be gone before the thread has its turn.
     """
     if threading.current_thread() is not threading.main_thread():
         return
+    said = threading.Lock()  # taken once, by the one that prints
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    threading.Thread(target=_watch, args=(reader,), daemon=True).start()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a background job ignores interrupts
+        signal.signal(signal.SIGINT, lambda *_: _interrupt(said))
+    threading.Thread(target=_watch, args=(reader, said), daemon=True).start()
 
 
-def _watch(reader: int) -> None:
+def _say_stopping(said: threading.Lock) -> None:
+    if said.acquire(blocking=False):
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"\nstopping ...\n")
+
+
+def _interrupt(said: threading.Lock) -> None:
+    _say_stopping(said)
+    raise KeyboardInterrupt
+
+
+def _watch(reader: int, said: threading.Lock) -> None:
     while os.read(reader, 1) != bytes([signal.SIGINT]):
         pass
-    os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"\nstopping ...\n")
+    _say_stopping(said)
     time.sleep(GRACE)
     remove_unfinished()
     os._exit(130)
