@@ -196,3 +196,67 @@ def test_parameters_survive_cloning(tree):
 def test_images_with_coarse_labels_alone_are_rejected(tree):
     with pytest.raises(HCEPError, match="no image is labelled with a class"):
         HCEPClassifier(tree).fit(np.eye(3), ["thing", "thing", "thing"])
+
+
+# -- labels as text, and the labels of a fitted model ----------------------------------------------------
+
+
+def test_a_text_with_a_bar_means_either_concept(tree):
+    y = ["finch", "barn owl", "eagle owl", "car", "owl | car"]
+    text, several = read_labels(y, tree), read_labels([*y[:-1], ["owl", "car"]], tree)
+    assert text.names == several.names == ("car or owl",)
+    np.testing.assert_array_equal(text.sets, several.sets)
+
+
+def test_a_concept_with_a_bar_in_its_name_stays_that_concept():
+    tree = Hierarchy.from_edges([("thing", "oak"), ("thing", "beech"), ("thing", "oak|beech")])
+    labels = read_labels(["oak", "beech", "oak|beech"], tree)
+    assert labels.classes == ["beech", "oak", "oak|beech"]
+    assert labels.own.tolist() == [1, 0, 2]
+
+
+def test_a_text_with_an_unknown_part_is_not_read_as_the_known_ones(tree):
+    labels = read_labels(["car", "bus", "car|bsu"], tree)
+    assert "car|bsu" in labels.classes
+    with pytest.raises(HierarchyError, match=r"1 of 3 classes is not a concept of the hierarchy: 'car\|bsu'"):
+        HCEPClassifier(tree).fit(np.eye(3), ["car", "bus", "car|bsu"])
+
+
+def test_a_list_with_an_unknown_concept_is_rejected(tree):
+    with pytest.raises(HierarchyError, match=r"the label \['bsu', 'car'\] has 'bsu', which is not a known concept"):
+        read_labels(["car", "bus", ["car", "bsu"]], tree)
+
+
+def test_without_a_hierarchy_a_bar_separates_labels_of_other_images():
+    labels = read_labels(["oak", "beech", "oak|beech", "oak|elm"], None)
+    assert labels.classes == ["beech", "oak", "oak|elm"]
+    assert labels.names == ("beech or oak",)
+    assert read_labels(["oak", "beech", "oak|beech"], None, coarse="own").classes == ["beech", "oak", "oak|beech"]
+
+
+def test_texts_and_lists_fit_the_same_model(tree):
+    X, y, _ = mostly_coarse(4, 12, spread=1.5)
+    lists = [["car", "bus"] if i % 16 == 5 and label == "vehicle" else label for i, label in enumerate(y.tolist())]
+    texts = [label if isinstance(label, str) else "|".join(label) for label in lists]
+    assert any("|" in label for label in texts)
+    models = [HCEPClassifier(tree).fit(X, labels) for labels in (lists, texts)]
+    np.testing.assert_array_equal(*(model.predict_proba(X) for model in models))
+
+
+def test_labels_of_a_fitted_model_are_its_classes_and_the_concepts_above_them(tree):
+    hierarchy = tree.restrict(["finch", "barn owl", "car", "bus"]).collapse()  # 'owl' is merged into 'barn owl'
+    y = ["finch", "owl", "bird", "thing", "bike", "car|owl"]
+    labels = read_labels(y, hierarchy, classes=["finch", "car", "bus", "barn owl"])
+    assert labels.classes == ["finch", "car", "bus", "barn owl"]
+    assert labels.own.tolist() == [0, -1, -1, -1, -1, -1]
+    assert labels.concepts == (("barn owl",), ("bird",), ("car", "barn owl"))
+    assert labels.dropped.tolist() == [False, False, False, True, True, False]
+    assert labels.unknown.tolist() == [False, False, False, False, True, False]
+    assert labels.allows(np.array([0, 3, 3, 0, 0, 2])).tolist() == [True, True, True, False, False, False]
+
+
+def test_a_class_of_a_fitted_model_that_is_also_a_concept_means_the_class(tree):
+    hierarchy = tree.restrict(["owl", "barn owl", "car"]).collapse()
+    labels = read_labels(["owl", "bird"], hierarchy, classes=["barn owl", "car", "owl"])
+    assert labels.own.tolist() == [2, -1]
+    assert labels.sets.tolist() == [[True, False, True]]

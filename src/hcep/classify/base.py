@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from hcep._checks import is_number
 from hcep.classify.calibration import Calibration, require_priors
 from hcep.classify.choosing import Auto as Auto, LeaveOneOutScore
-from hcep.classify.coarse import Coarse, CoarseImages, CoarseLabels, Labels, Unlabelled, read_labels, teach
+from hcep.classify.coarse import EITHER, Coarse, CoarseImages, CoarseLabels, Labels, Unlabelled, read_labels, teach
 from hcep.classify.fitting import dictionary_of, fit_dictionary
 from hcep.classify.heads import require_head
 from hcep.classify.training import TrainingSet
@@ -284,7 +284,9 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _read_labels(self, labels: NDArray[Any]) -> Labels | None:
         """What labels say that are concepts of a hierarchy; None if each is a class."""
-        if labels.dtype.kind not in "UOT" or (self._graph is None and all(isinstance(label, str) for label in labels)):
+        if labels.dtype.kind not in "UOT":
+            return None
+        if self._graph is None and all(isinstance(label, str) and EITHER not in label for label in labels):
             return None
         read = read_labels(labels, self._graph, self.coarse, self.unlabelled)
         if not read.classes:

@@ -8,7 +8,7 @@ dogs are labelled "dog".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
@@ -22,13 +22,17 @@ from hcep.classify.left_out import rank_in_class, spread
 from hcep.classify.training import TrainingSet
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import blocks
-from hcep.errors import HCEPError, HierarchyError
+from hcep.errors import HCEPError, HierarchyError, quoted
 from hcep.hierarchy import Hierarchy
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 Coarse = Literal["below", "own", "drop"]
 Unlabelled = Literal["ignore", "use"]
+#: What separates the concepts in a text label of which one is right.
+EITHER = "|"
+#: Types of labels that hold several concepts.
+SEVERAL = (list, tuple, set, frozenset, np.ndarray)
 #: Temperatures tried, as multiples of the model's own, and the most rounds of expectation-maximisation.
 TEMPERATURES, MAX_ROUNDS = (0.5, 1.0, 2.0), 3
 #: Rounds that settle how often each label is used for each class, while means stay.
@@ -56,67 +60,129 @@ class Labels(NamedTuple):
     sets: NDArray[np.bool_]  # (n_sets, n_classes); which classes each label allows
     dropped: NDArray[np.bool_]  # (n_images,); images that are not used
     renamed: bool  # whether a label means a class of another name: the only leaf below it
+    concepts: tuple[tuple[str, ...], ...]  # of the sets: the synsets that stand for the concepts of each label
+    unknown: NDArray[np.bool_]  # (n_images,); dropped images whose label names a concept that the model does not know
+
+    def allows(self, answers: Index) -> NDArray[np.bool_]:
+        """Whether each image's label allows the class of an answer, (n_images,) positions in `classes`."""
+        right: NDArray[np.bool_] = self.own == answers
+        several = np.flatnonzero(self.label >= 0)
+        right[several] = self.sets[self.label[several], answers[several]]
+        return right
 
 
 def read_labels(
-    y: Iterable[Any], hierarchy: Hierarchy | None, coarse: Coarse = "below", unlabelled: Unlabelled = "ignore"
+    y: Iterable[Any],
+    hierarchy: Hierarchy | None,
+    coarse: Coarse = "below",
+    unlabelled: Unlabelled = "ignore",
+    classes: Iterable[Any] | None = None,
 ) -> Labels:
     """Sort labels into classes and concepts above them.
 
     Parameters
     ----------
-    y : a concept per image, or several of which one is right, as a list, tuple or set
+    y : a concept per image, or several of which one is right, as a list, tuple or set, or as the text ``oak|beech``
     coarse : what the label of a concept with classes below it means: one of these classes ("below"), a class of its own
         beside them ("own"), or nothing ("drop": such images are not used)
     unlabelled : whether images labelled with the root are used, as an image of any class
+    classes : the classes of a fitted model, with its hierarchy; by default the labels that have no other label below
+        them are the classes. A model does not know which other classes its concepts have, so that a label above a
+        single class of the model allows this class, but is not the label of it.
     """
     if coarse not in get_args(Coarse):
         raise HCEPError(f"coarse must be 'below', 'own' or 'drop', got {coarse!r}")
     if unlabelled not in get_args(Unlabelled):
         raise HCEPError(f"unlabelled must be 'ignore' or 'use', got {unlabelled!r}")
-    labels = [_concepts(label) for label in y]
+    y, fitted = list(y), None if classes is None else list(map(str, classes))
+    tree = _Below(hierarchy, fitted)
+    is_concept = tree.is_concept if hierarchy is not None else _among_labels(y, fitted, coarse)
+    labels = [concepts_of(label, is_concept) for label in y]
     distinct = list(dict.fromkeys(labels))
-    single = [concepts[0] for concepts in distinct if len(concepts) == 1]
-    tree = _Below(hierarchy, single)
-    classes = sorted(label for label in single if coarse == "own" or tree.is_class(label))
-    if hierarchy is not None and coarse != "own":
-        classes = [label for label in classes if label != hierarchy.root]
-    place = {label: i for i, label in enumerate(classes)}
+    if fitted is None:
+        single = [concepts[0] for concepts in distinct if len(concepts) == 1]
+        tree.labels = set(single)
+        names_of_classes = sorted(label for label in single if coarse == "own" or tree.is_class(label))
+        if hierarchy is not None and coarse != "own":
+            names_of_classes = [label for label in names_of_classes if label != hierarchy.root]
+    else:
+        names_of_classes = fitted
+    place = {label: i for i, label in enumerate(names_of_classes)}
     codes: dict[tuple[str, ...], int] = {}
     names: list[str] = []
     sets: list[list[int]] = []
+    several: list[tuple[str, ...]] = []
+    unknown: set[tuple[str, ...]] = set()
     for concepts in distinct:
-        below = sorted({place[c] for concept in concepts for c in tree.classes_below(concept) if c in place})
+        by_concept = [[place[c] for c in tree.classes_below(concept) if c in place] for concept in concepts]
+        below = sorted({c for one in by_concept for c in one})
         name = " or ".join(concepts)
         if len(concepts) == 1 and concepts[0] in place:
             codes[concepts] = place[concepts[0]]
+        elif fitted is not None and not all(by_concept):
+            codes[concepts] = -1
+            unknown.add(concepts)
         elif coarse == "drop" or not below or (unlabelled == "ignore" and tree.is_root(concepts)):
             codes[concepts] = -1
-        elif len(below) == 1 and tree.is_chain(concepts):
+        elif fitted is None and len(below) == 1 and tree.is_chain(concepts):
             codes[concepts] = below[0]
-        elif len(below) == 1 and len(concepts) == 1:
-            raise HierarchyError(_one_class(name, classes[below[0]]))
+        elif fitted is None and len(below) == 1 and len(concepts) == 1:
+            raise HierarchyError(_one_class(name, names_of_classes[below[0]]))
         else:
             codes[concepts] = -2 - len(names)
             names.append(name)
             sets.append(below)
+            several.append(tuple(map(tree.synset, concepts)))
     codes_of_images = np.array([codes[concepts] for concepts in labels], dtype=np.intp)
-    allowed = np.zeros((len(names), len(classes)), dtype=bool)
+    allowed = np.zeros((len(names), len(names_of_classes)), dtype=bool)
     for row, below in zip(allowed, sets, strict=True):
         row[below] = True
-    own = np.where(codes_of_images >= 0, codes_of_images, -1)
-    label = np.where(codes_of_images <= -2, -2 - codes_of_images, -1)
-    renamed = any(code >= 0 and concepts != (classes[code],) for concepts, code in codes.items())
-    return Labels(classes, own, label, tuple(names), allowed, codes_of_images == -1, renamed)
+    return Labels(
+        classes=names_of_classes,
+        own=np.where(codes_of_images >= 0, codes_of_images, -1),
+        label=np.where(codes_of_images <= -2, -2 - codes_of_images, -1),
+        names=tuple(names),
+        sets=allowed,
+        dropped=codes_of_images == -1,
+        renamed=any(code >= 0 and concepts != (names_of_classes[code],) for concepts, code in codes.items()),
+        concepts=tuple(several),
+        unknown=np.array([concepts in unknown for concepts in labels], dtype=bool),
+    )
 
 
-def _concepts(label: Any) -> tuple[str, ...]:
-    if isinstance(label, list | tuple | set | frozenset | np.ndarray):
+def concepts_of(label: Any, is_concept: Callable[[str], bool]) -> tuple[str, ...]:
+    """Return the concepts of which a label says that one is right: those of a list, or of the text ``oak|beech``.
+
+    A text that is itself a concept stays one, and so does a text whose parts are not all concepts.
+    """
+    if isinstance(label, SEVERAL):
         concepts = tuple(sorted(dict.fromkeys(map(str, label))))
         if not concepts:
             raise HCEPError("a label is an empty list; give at least one concept, or the root for an unlabelled image")
+        unknown = [concept for concept in concepts if not is_concept(concept)]
+        if unknown and len(concepts) > 1:
+            raise HierarchyError(f"the label {list(concepts)} has {quoted(unknown)}, which is not a known concept")
         return concepts
-    return (str(label),)
+    text = str(label)
+    if EITHER not in text or is_concept(text):
+        return (text,)
+    parts = tuple(sorted({part.strip() for part in text.split(EITHER)}))
+    return parts if all(map(is_concept, parts)) else (text,)
+
+
+def concepts_in(labels: Iterable[Any], hierarchy: Hierarchy | None) -> list[str]:
+    """Return the concepts of all labels, one after the other: both of ``oak|beech``."""
+    is_concept = _Below(hierarchy, None).is_concept
+    return [concept for label in labels for concept in concepts_of(label, is_concept)]
+
+
+def _among_labels(y: list[Any], classes: list[str] | None, coarse: Coarse) -> Callable[[str], bool]:
+    """Without a hierarchy, a concept is a class, or a label; for "own", so is any text."""
+    if coarse == "own":
+        return lambda text: True
+    texts = {str(label) for label in y if not isinstance(label, SEVERAL)}
+    known = {*(classes or ()), *(text for text in texts if EITHER not in text)}
+    return known.__contains__
 
 
 def _one_class(name: str, only: str) -> str:
@@ -128,19 +194,38 @@ def _one_class(name: str, only: str) -> str:
 
 
 class _Below:
-    """Which of the labels are above which others."""
+    """Which of the labels, or of the classes of a fitted model, are above which others."""
 
-    def __init__(self, hierarchy: Hierarchy | None, labels: Iterable[str]) -> None:
-        self.hierarchy, self.labels = hierarchy, set(labels)
+    def __init__(self, hierarchy: Hierarchy | None, classes: Iterable[str] | None) -> None:
+        self.hierarchy, self.is_fitted, self.labels = hierarchy, classes is not None, set(classes or ())
         self._known: dict[str, frozenset[str]] = {}
+
+    @cached_property
+    def _merged(self) -> dict[str, str]:
+        """Concepts that a fitted model merged into another, as each had one child, and the synset they are part of."""
+        h = self.hierarchy
+        return {c: s for s in h for c, _ in h.merged(s)} if h is not None and self.is_fitted else {}
+
+    def is_concept(self, text: str) -> bool:
+        h = self.hierarchy
+        return h is not None and (text in h or text in h.own_leaves or text in self._merged)
+
+    def synset(self, concept: str) -> str:
+        """The synset of a concept: the leaf of a class, or the synset that the concept was merged into."""
+        h = self.hierarchy
+        if h is None or concept in h.own_leaves:
+            return concept if h is None else h.own_leaves[concept]
+        return concept if concept in h else self._merged.get(concept, concept)
 
     def _labels_below(self, concept: str) -> frozenset[str]:
         """Labels of images that are below a concept, itself left out."""
         h = self.hierarchy
-        if h is None or concept not in h or concept in h.own_leaves:
+        if h is None or concept in h.own_leaves:
             return frozenset()
         if concept not in self._known:
-            self._known[concept] = frozenset(self.labels.intersection(h.descendants(concept))) - {concept}
+            synset = self.synset(concept)
+            below = map(h.class_of, (synset, *h.descendants(synset))) if synset in h else ()
+            self._known[concept] = frozenset(self.labels.intersection(below)) - {concept}
         return self._known[concept]
 
     def is_class(self, label: str) -> bool:
@@ -151,7 +236,7 @@ class _Below:
         return [label for label in (self._labels_below(concept) or {concept}) if self.is_class(label)]
 
     def is_root(self, concepts: tuple[str, ...]) -> bool:
-        return self.hierarchy is not None and concepts == (self.hierarchy.root,)
+        return self.hierarchy is not None and self.hierarchy.root in map(self.synset, concepts)
 
     def is_chain(self, concepts: tuple[str, ...]) -> bool:
         """Whether a single leaf of the whole hierarchy is below a concept, so that its label says the class."""

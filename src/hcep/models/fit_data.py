@@ -9,6 +9,7 @@ from typing import Any
 from hcep._progress import waiting
 from hcep.classify import HCEPClassifier
 from hcep.classify.base import refuse_unknown
+from hcep.classify.coarse import EITHER, concepts_in
 from hcep.datasets import embeddings_of, find_hierarchy
 from hcep.datasets.encoding import refuse_out_of_step, tree_notes
 from hcep.datasets.hierarchies import NAMED
@@ -73,7 +74,7 @@ def fit_data(
         on_note(f"{n:,} of {len(images.X):,} images have another class in {corrections.path}")
     tree = tree_above(_classes(images.y))
     if tree is not None and hierarchy not in (None, "imagenet"):
-        for note in tree_notes(images.y.tolist(), tree):
+        for note in tree_notes(concepts_in(images.y.tolist(), tree), tree):
             on_note(note)
     with waiting("fitting … (the first run compiles kernels)", progress):
         model = fit_model(images, tree, folder, **fitting)
@@ -100,9 +101,11 @@ def hierarchy_above(
 
     @cache
     def above(classes: tuple[str, ...]) -> Hierarchy | None:
-        tree = find_hierarchy(source, classes, on_note=on_note)
+        parts = [part.strip() for label in classes for part in label.split(EITHER)]
+        # A label with the separator may be the name of a concept in a file; hierarchies by name have no such concept.
+        tree = find_hierarchy(source, [*classes, *parts] if isinstance(source, Hierarchy) else parts, on_note=on_note)
         try:
-            refuse_unknown(tree, classes)
+            refuse_unknown(tree, list(dict.fromkeys(concepts_in(classes, tree))))
         except HierarchyError as error:
             assert tree is not None
             other = label_array_in(data, {*tree.ids, *map(tree.name, tree)})
