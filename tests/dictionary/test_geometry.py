@@ -161,7 +161,7 @@ def test_containment_in_narrower_cones(fork):
 
 def test_disjointness_of_well_separated_synsets(fork):
     disjointness = fork.geometry.disjointness()
-    assert disjointness.n_others.tolist() == [0, 1, 3, 2, 2]
+    assert disjointness.n_compared.tolist() == [0, 1, 3, 2, 2]
     assert disjointness.fraction == pytest.approx([nan, 0, 0, 0, 0], nan_ok=True)
     assert disjointness.mean_violation == pytest.approx([nan, 0, 0, 0, 0], nan_ok=True)
 
@@ -181,7 +181,7 @@ def test_ancestors_are_counted_separately(chain):
 
 def test_disjoint_sibling_cones(fork):
     siblings = fork.geometry.sibling_cones()
-    assert siblings.n_pairs.tolist() == [1, 1, 0, 0, 0]
+    assert siblings.n_compared.tolist() == [1, 1, 0, 0, 0]
     assert siblings.fraction == pytest.approx([0, 0, nan, nan, nan], nan_ok=True)
     assert siblings.satisfied
 
@@ -253,7 +253,7 @@ def test_equal_children_have_no_norm_spread():
 
 def test_dimension_bound(fork):
     bound = fork.geometry.dimension_bound()
-    assert (bound.depth, bound.branching, bound.n_dims) == (2, 2, 3)
+    assert (fork.hierarchy.depth, fork.hierarchy.max_branching, bound.n_dims) == (2, 2, 3)
     assert bound.required == 3
     assert bound.required_by_parents == 2  # a takes one dimension, the line of its children another
     assert bound.satisfied

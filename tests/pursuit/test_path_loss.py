@@ -50,7 +50,7 @@ def test_geometry_terms_agree_with_the_dictionarys_geometry(tree: Hierarchy) -> 
     terms = loss.path_loss_terms(X, y, leaves, tree)
     assert float(terms["orthogonality"]) == pytest.approx(np.mean(dictionary.geometry.orthogonality().cosine ** 2))
     cones = dictionary.geometry.sibling_cones()
-    overlap = np.nansum(cones.mean_violation * cones.n_pairs) / cones.n_pairs.sum()
+    overlap = np.nansum(cones.mean_violation * cones.n_compared) / cones.n_compared.sum()
     assert overlap > 0
     assert float(terms["cones"]) == pytest.approx(np.radians(overlap))
 

@@ -27,7 +27,7 @@ ANGLE_TOLERANCE = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class Violations:
-    """How often each synset violates a condition on cones, and by how much.
+    """How often each synset violates a condition on cones, and by how much; NaN if there is nothing to compare.
 
     Attributes
     ----------
@@ -35,60 +35,24 @@ class Violations:
         The share of comparisons that violate the condition.
     mean_violation : array of shape (n_synsets,)
         The mean violation in degrees, where a comparison that meets the condition counts as 0.
+    n_compared : integer array of shape (n_synsets,)
+    half_angles : array
+        The half-angles of the cones in degrees: of each synset, or for `Conditions.containment` of each level.
+    ancestor_fraction : array of shape (n_synsets,), optional
+        The share of the ancestors, without the root, that lie inside the cone, from `Conditions.disjointness`; 0 if
+        there are none.
     """
 
     fraction: Floats
     mean_violation: Floats
+    n_compared: Ints
+    half_angles: Floats
+    ancestor_fraction: Floats | None = None
 
     @property
     def satisfied(self) -> bool:
         """Whether every synset meets the condition."""
         return not np.any(self.fraction > 0)
-
-
-@dataclass(frozen=True, eq=False)
-class Containment(Violations):
-    """The share of each synset's descendants that lie outside its cone; NaN for the root and for leaves.
-
-    Attributes
-    ----------
-    half_angles : array of shape (depth,)
-        The half-angle of the cones at each level in degrees, starting with level 1.
-    """
-
-    half_angles: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class Disjointness(Violations):
-    """The share of the other synsets that lie inside each synset's cone, as in the paper; NaN for the root.
-
-    The others are all synsets except the root, the synset itself, its ancestors and its descendants. Ancestors are
-    counted separately: they are close by construction, and the paper's condition on sibling cones does not cover them.
-
-    Attributes
-    ----------
-    half_angles : array of shape (n_synsets,)
-    n_others : integer array of shape (n_synsets,)
-    ancestor_fraction : array of shape (n_synsets,)
-        The share of the ancestors, without the root, that lie inside the cone; 0 if there are none.
-    """
-
-    half_angles: Floats
-    n_others: Ints
-    ancestor_fraction: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class SiblingCones(Violations):
-    """The share of the pairs of each synset's children whose cones intersect; NaN for fewer than two children.
-
-    Attributes
-    ----------
-    n_pairs : integer array of shape (n_synsets,)
-    """
-
-    n_pairs: Ints
 
 
 class HalfAngleSchedule(NamedTuple):
@@ -144,11 +108,10 @@ class SimplexRegularity(NamedTuple):
 
 
 class DimensionBound(NamedTuple):
-    """The number of dimensions that orthogonality and regular simplices need.
+    """The number of dimensions that orthogonality and regular simplices need, and that there are.
 
     Attributes
     ----------
-    depth, branching, n_dims : int
     required : int
         The paper's bound, ``depth + branching - 1``.
     required_by_parents : int
@@ -157,8 +120,6 @@ class DimensionBound(NamedTuple):
         `required`, which counts the root and combines the deepest and the widest part of the hierarchy.
     """
 
-    depth: int
-    branching: int
     n_dims: int
     required: int
     required_by_parents: int
@@ -238,10 +199,10 @@ class Conditions:
         satisfied = largest <= bound * np.concatenate([[np.inf], largest[:-1]]) + ANGLE_TOLERANCE
         return HalfAngleSchedule(largest, bound, satisfied)
 
-    def containment(self, half_angles: ArrayLike | None = None) -> Containment:
+    def containment(self, half_angles: ArrayLike | None = None) -> Violations:
         """Find the descendants j of each synset i that violate ``angle(a(i), a(j)) <= theta_level(i)``.
 
-        `half_angles` holds the theta of levels 1, 2, ... in degrees; the default is `geometric_schedule`.
+        The root and leaves are not compared. `half_angles` holds the theta of levels 1, 2, ... in degrees; the default is `geometric_schedule`.
         """
         schedule = self.geometric_schedule() if half_angles is None else np.array(half_angles, dtype=np.float64)
         if schedule.shape != (self.hierarchy.depth,):
@@ -256,13 +217,15 @@ class Conditions:
             excess = self._angles_below[i] - schedule[self.hierarchy.levels[i] - 1]
             outside = excess > ANGLE_TOLERANCE
             fraction[i], violation[i] = outside.mean(), np.where(outside, excess, 0.0).mean()
-        return Containment(fraction, violation, schedule)
+        return Violations(fraction, violation, np.array([len(angles) for angles in self._angles_below]), schedule)
 
-    def disjointness(self) -> Disjointness:
-        """Find the other synsets that lie inside the cone of each synset.
+    def disjointness(self) -> Violations:
+        """Find the other synsets that lie inside the cone of each synset, as in the paper.
 
         The cone of i is just wide enough for its descendants. Synset j violates the condition by
-        ``max(0, theta_i - angle(a(i), a(j)))``.
+        ``max(0, theta_i - angle(a(i), a(j)))``. The others are all synsets except the root, the synset itself, its
+        ancestors and its descendants. Ancestors are counted separately: they are close by construction, and the paper's
+        condition on sibling cones does not cover them.
         """
         n = len(self.hierarchy)
         refuse_quadratic(n, n, "disjointness compares every synset with every other")
@@ -281,9 +244,9 @@ class Conditions:
             fraction[rows] = _share(inside & others, others)
             violation[rows] = np.where(others, np.maximum(depth, 0.0), 0.0).sum(axis=1) / np.maximum(n_others[rows], 1)
             ancestors[rows] = _share(inside & above, above)
-        return Disjointness(fraction, violation, cones, n_others, ancestors)
+        return Violations(fraction, violation, n_others, cones, ancestors)
 
-    def sibling_cones(self) -> SiblingCones:
+    def sibling_cones(self) -> Violations:
         """Find the pairs of children whose cones intersect, for every parent including the root.
 
         Two cones are disjoint if ``angle(a(j), a(k)) > theta_j + theta_k``.
@@ -297,7 +260,7 @@ class Conditions:
                 margin = _degrees(cosines) - cones[children[i]] - cones[children[j]]
                 fraction[p] += np.count_nonzero(margin <= ANGLE_TOLERANCE) / n_pairs[p]
                 violation[p] += np.maximum(-margin, 0.0).sum() / n_pairs[p]
-        return SiblingCones(fraction, violation, n_pairs)
+        return Violations(fraction, violation, n_pairs, cones)
 
     def orthogonality(self, random_state: int | np.random.Generator | None = 0) -> Orthogonality:
         """Compute the cosines between atoms and their parents' embeddings, and between atoms and random other parents.
@@ -332,7 +295,7 @@ class Conditions:
         """Compare the dictionary's dimensions with those that orthogonality and regular simplices need."""
         depth, branching, inner = self.hierarchy.depth, self.hierarchy.max_branching, self._n_children > 0
         by_parents = int((self.hierarchy.levels[inner] + self._n_children[inner] - 1).max())
-        return DimensionBound(depth, branching, self.dictionary.n_dims, depth + branching - 1, by_parents)
+        return DimensionBound(self.dictionary.n_dims, depth + branching - 1, by_parents)
 
 
 def refuse_quadratic(rows: int, columns: int, what: str, way_out: str = "") -> None:
