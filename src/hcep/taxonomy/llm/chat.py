@@ -17,12 +17,12 @@ from hcep._files import write_text
 from hcep.errors import HCEPError
 from hcep.taxonomy.llm.endpoint import (
     ChatAnswer,
-    Endpoint,
     LLMError,
     Prices,
     TransientError,
     UnsupportedParameterError,
     Usage,
+    complete,
 )
 
 Messages = Sequence[Mapping[str, str]]
@@ -113,7 +113,6 @@ class ChatModel:
         self._api_key = api_key
         self._parameters = {"temperature": temperature, "max_tokens": max_tokens}
         self._renamed: dict[str, str | None] = {}  # parameters that this model has under another name, or not at all
-        self._endpoint: Endpoint | None = None
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -157,16 +156,10 @@ class ChatModel:
         return {name: value for name, value in request.items() if value is not None}
 
     def _ask_with_retries(self, request: dict[str, Any]) -> ChatAnswer:
-        with self._lock:
-            if self._endpoint is None:
-                # A server of one's own ignores the key.
-                key = self._api_key or os.environ.get("OPENAI_API_KEY") or ("not-needed" if self.base_url else None)
-                self._endpoint = Endpoint(self.base_url, key, self.timeout)
-            endpoint = self._endpoint
         waited = 0.0
         for n_failed in range(self.max_retries + 1):
             try:
-                return self._ask_adapting(endpoint, request)
+                return self._ask_adapting(request)
             except TransientError as error:
                 wait = min(self.backoff * 2**n_failed, LONGEST_BACKOFF) if error.wait is None else error.wait
                 if n_failed == self.max_retries:
@@ -181,14 +174,15 @@ class ChatModel:
                 self.usage = replace(self.usage, retries=self.usage.retries + 1)
         raise AssertionError("the last failure raises")
 
-    def _ask_adapting(self, endpoint: Endpoint, request: dict[str, Any]) -> ChatAnswer:
+    def _ask_adapting(self, request: dict[str, Any]) -> ChatAnswer:
         """Ask; leave out or rename parameters that this model does not support (the newest models have no
         temperature, and another name for the limit of tokens).
         """
         for _ in range(4):
             renamed = {self._renamed.get(name, name): value for name, value in request.items()}
+            supported = {str(name): value for name, value in renamed.items() if name is not None}
             try:
-                return endpoint.complete({str(name): value for name, value in renamed.items() if name is not None})
+                return complete(supported, self.base_url, self._api_key, self.timeout)
             except UnsupportedParameterError as error:
                 if error.parameter in self._renamed:
                     raise

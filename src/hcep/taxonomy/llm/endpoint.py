@@ -102,59 +102,55 @@ class UnsupportedParameterError(LLMError):
         self.parameter = parameter
 
 
-class Endpoint:
-    """A server that speaks the chat completions protocol."""
+def complete(request: Mapping[str, Any], base_url: str | None, api_key: str | None, timeout: float) -> ChatAnswer:
+    """Send one request to a server that speaks the chat completions protocol; OpenAI's by default.
 
-    def __init__(self, base_url: str | None, api_key: str | None, timeout: float) -> None:
-        if api_key is None:
-            message = "no API key: set OPENAI_API_KEY, pass api_key, or give the base_url of a server that needs none "
-            raise LLMError(message + "(--base-url http://127.0.0.1:8080/v1 on the command line)")
-        self._base_url, self._key, self._timeout = (base_url or OPENAI).rstrip("/"), api_key, timeout
-        account = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
-        own = {"Content-Type": "application/json", "User-Agent": f"hcep/{hcep.__version__}"}
-        self._headers = {"Authorization": f"Bearer {api_key}", **own}
-        self._headers |= {header: os.environ[name] for header, name in account.items() if os.environ.get(name)}
+    The key never appears in a message or an answer. Raises TransientError if trying again may help,
+    UnsupportedParameterError for a parameter that can be left out or renamed, and LLMError otherwise.
+    """
+    # A server of one's own ignores the key.
+    key = api_key or os.environ.get("OPENAI_API_KEY") or ("not-needed" if base_url else None)
+    if key is None:
+        message = "no API key: set OPENAI_API_KEY, pass api_key, or give the base_url of a server that needs none "
+        raise LLMError(message + "(--base-url http://127.0.0.1:8080/v1 on the command line)")
 
-    def complete(self, request: Mapping[str, Any]) -> ChatAnswer:
-        """Send one request; the key never appears in a message or an answer.
+    def masked(text: str) -> str:
+        return text if len(key) < _SECRET else text.replace(key, "***")
 
-        Raises TransientError if trying again may help, UnsupportedParameterError for a parameter that can be left out
-        or renamed, and LLMError otherwise.
-        """
-        try:
-            response = self._send(json.dumps(request).encode())
-            if len(self._key) >= _SECRET:  # before the text is shortened for a message
-                response = response._replace(body=response.body.replace(self._key.encode(), b"***"))
-            if response.status != 200:
-                raise _status_error(response)
-            answer = _completion(response.body, response.headers.get("content-type", ""), request["model"])
-            text, model, finished = map(self._masked, (answer.text, answer.model, answer.finish_reason))
-            return replace(answer, text=text, model=model, finish_reason=finished)
-        except LLMError as error:
-            error.args = tuple(map(self._masked, error.args))
-            raise
+    try:
+        response = _send(json.dumps(request).encode(), (base_url or OPENAI).rstrip("/"), key, timeout)
+        if len(key) >= _SECRET:  # before the text is shortened for a message
+            response = response._replace(body=response.body.replace(key.encode(), b"***"))
+        if response.status != 200:
+            raise _status_error(response)
+        answer = _completion(response.body, response.headers.get("content-type", ""), request["model"])
+        text, model, finished = map(masked, (answer.text, answer.model, answer.finish_reason))
+        return replace(answer, text=text, model=model, finish_reason=finished)
+    except LLMError as error:
+        error.args = tuple(map(masked, error.args))
+        raise
 
-    def _send(self, data: bytes) -> WebResponse:
-        url, seconds = f"{self._base_url}/chat/completions", self._timeout
-        limits: Any = {"timeout": seconds, "max_seconds": seconds, "max_bytes": MAX_BODY}
-        try:
-            return fetch(url, data=data, headers=self._headers, **limits)
-        except TooSlowError:
-            message = f"no complete answer within {seconds:g} s; raise timeout, or ask for fewer tokens"
-            raise TransientError(message) from None
-        except TooLargeError:
-            raise LLMError(f"the endpoint sent more than {MAX_BODY:,} bytes; stopped reading") from None
-        except BrokenOffError as error:
-            raise TransientError(f"the connection broke off before the whole answer came ({error})") from None
-        except AddressError as error:
-            message = f"base_url {self._base_url!r} is not an address: {error}; expected http://host:port/v1"
-            raise LLMError(message) from None
-        except WebError as error:
-            raise TransientError(f"cannot reach {self._base_url}: {error}; is the server running?") from None
 
-    def _masked(self, text: str) -> str:
-        """The text without the key, which a server may send back."""
-        return text if len(self._key) < _SECRET else text.replace(self._key, "***")
+def _send(data: bytes, base_url: str, key: str, seconds: float) -> WebResponse:
+    account = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
+    headers = {"Content-Type": "application/json", "User-Agent": f"hcep/{hcep.__version__}"}
+    headers |= {"Authorization": f"Bearer {key}"}
+    headers |= {header: os.environ[name] for header, name in account.items() if os.environ.get(name)}
+    limits: Any = {"timeout": seconds, "max_seconds": seconds, "max_bytes": MAX_BODY}
+    try:
+        return fetch(f"{base_url}/chat/completions", data=data, headers=headers, **limits)
+    except TooSlowError:
+        message = f"no complete answer within {seconds:g} s; raise timeout, or ask for fewer tokens"
+        raise TransientError(message) from None
+    except TooLargeError:
+        raise LLMError(f"the endpoint sent more than {MAX_BODY:,} bytes; stopped reading") from None
+    except BrokenOffError as error:
+        raise TransientError(f"the connection broke off before the whole answer came ({error})") from None
+    except AddressError as error:
+        message = f"base_url {base_url!r} is not an address: {error}; expected http://host:port/v1"
+        raise LLMError(message) from None
+    except WebError as error:
+        raise TransientError(f"cannot reach {base_url}: {error}; is the server running?") from None
 
 
 def _completion(body: bytes, content_type: str, requested_model: str) -> ChatAnswer:
