@@ -12,16 +12,10 @@ def layers():
     return [re.findall(r"hcep\.([\w.]+)", layer) for layer in contracts[0]["layers"]]
 
 
-def in_words(modules):
-    """A layer as CONTRIBUTING.md names it: one room by its name, several modules of a room by the room's name."""
-    rooms = dict.fromkeys(module.partition(".")[0] for module in modules)
-    return modules[0] if len(modules) == 1 else " ".join(rooms)
-
-
 def test_contributing_lists_the_rooms_of_the_contract_in_its_order():
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     block = text.partition("```text\n")[2].partition("```")[0]
-    assert [re.split(r"\s{2,}", line)[0] for line in block.splitlines()] == [in_words(layer) for layer in layers()]
+    assert [re.split(r"\s{2,}", line)[0] for line in block.splitlines()] == [" ".join(layer) for layer in layers()]
 
 
 def parts_of(folder):
@@ -30,10 +24,4 @@ def parts_of(folder):
 
 
 def test_the_contract_names_every_module_at_the_top():
-    rooms = {module.partition(".")[0] for layer in layers() for module in layer}
-    assert rooms == parts_of(ROOT / "src" / "hcep")
-
-
-def test_the_contract_names_every_part_of_the_room_that_it_splits():
-    parts = {module.partition(".")[2] for layer in layers() for module in layer}
-    assert parts - {""} == parts_of(ROOT / "src" / "hcep" / "taxonomy")
+    assert {room for layer in layers() for room in layer} == parts_of(ROOT / "src" / "hcep")

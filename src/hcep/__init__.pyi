@@ -19,9 +19,8 @@ from .dictionary import ConceptDictionary as ConceptDictionary
 from .errors import HCEPError as HCEPError, HierarchyError as HierarchyError
 from .evaluate import support_scores as support_scores, tree_distances as tree_distances
 from .explain import explain_images as explain_images
-from .hierarchy import Hierarchy as Hierarchy
+from .hierarchy import Hierarchy as Hierarchy, read_hierarchy as read_hierarchy
 from .models import load as load, save as save
 from .pursuit import hb_omp as hb_omp, omp as omp
-from .taxonomy import read_hierarchy as read_hierarchy
 
 __version__: str

@@ -14,8 +14,8 @@ from tests.cli.test_own_data import COLOURS, ENCODER, TREE, picture, run
 
 #: By what it counts, the function that does it: the end of its file's name and its own.
 COUNTED = {
-    "parses": ("taxonomy/files.py", "read_hierarchy"),
-    "matches": ("taxonomy/files.py", "match_classes"),
+    "parses": ("hierarchy/files.py", "read_hierarchy"),
+    "matches": ("hierarchy/files.py", "match_classes"),
     "listings": ("datasets/layouts/__init__.py", "read_images"),
     "opens": ("embeddings/store/embedding_store.py", "EmbeddingStore.__init__"),
     "bases": ("dictionary/path_problem.py", "build_path_problem"),

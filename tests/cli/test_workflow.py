@@ -22,9 +22,9 @@ from hcep.datasets import find_hierarchy, load_sample
 from hcep.embeddings import Embeddings, write_embeddings
 from hcep.errors import HCEPError
 from hcep.explain.finding import find_images
+from hcep.hierarchy import write_hierarchy
 from hcep.models import read_model
 from hcep.models.atom_names import AtomNames, save_atom_names
-from hcep.taxonomy import write_hierarchy
 from tests.conftest import shared_file
 
 

@@ -57,7 +57,7 @@ def arrays() -> dict[str, bytes]:
 
 
 def read_tree(folder: Path, suffix: str, data: bytes) -> None:
-    from hcep.taxonomy import read_hierarchy
+    from hcep.hierarchy import read_hierarchy
 
     (folder / f"tree.{suffix}").write_bytes(data)
     read_hierarchy(folder / f"tree.{suffix}")

@@ -22,8 +22,8 @@ from hcep.embeddings.store.embedding_store import EmbeddingStore
 from hcep.embeddings.store.writer import import_embeddings
 from hcep.embeddings.vectors import StoreError
 from hcep.errors import DictionaryError, HCEPError, HierarchyError
+from hcep.hierarchy import read_hierarchy
 from hcep.pursuit.blocks import single_threaded_blas
-from hcep.taxonomy import read_hierarchy
 
 
 def npy(header):

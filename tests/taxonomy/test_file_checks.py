@@ -5,7 +5,8 @@ import json
 import pytest
 
 from hcep import HierarchyError
-from hcep.taxonomy import lint_edges, lint_file, read_hierarchy
+from hcep.hierarchy import read_hierarchy
+from hcep.taxonomy import lint_edges, lint_file
 
 
 def write(path, text):

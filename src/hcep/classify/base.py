@@ -26,9 +26,8 @@ from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import refuse_odd_scale
 from hcep.dictionary.moments import ClassMoments
 from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
-from hcep.hierarchy import VIRTUAL_ROOT, Hierarchy
+from hcep.hierarchy import VIRTUAL_ROOT, Hierarchy, read_hierarchy
 from hcep.hierarchy.graph import TreePolicy
-from hcep.taxonomy import read_hierarchy
 
 #: What `as_hierarchy` takes; the last is a networkx graph.
 HierarchyLike = Hierarchy | str | PathLike[str] | list[tuple[str, str]] | Any

@@ -10,11 +10,10 @@ from hcep.cli import options as opt
 from hcep.cli.console import say, say_json, show_notes
 from hcep.cli.options import argument, option
 from hcep.errors import HCEPError
-from hcep.hierarchy import Hierarchy
-from hcep.taxonomy import write_hierarchy
-from hcep.taxonomy.files import branch, in_words
-from hcep.taxonomy.formats import find_format
-from hcep.taxonomy.formats.writing import graph_loss
+from hcep.hierarchy import Hierarchy, write_hierarchy
+from hcep.hierarchy.files import branch, in_words
+from hcep.hierarchy.formats import find_format
+from hcep.hierarchy.formats.writing import graph_loss
 
 
 def read(place: str, options: Sequence[str] | None = None, *, described: bool = False) -> Hierarchy:

@@ -17,11 +17,10 @@ from hcep.cli.console import Console, escape, say, say_json, show_notes, table_o
 from hcep.cli.hierarchy import read
 from hcep.cli.options import option
 from hcep.errors import HCEPError, counted, quoted
-from hcep.hierarchy import Hierarchy
-from hcep.taxonomy import write_hierarchy
+from hcep.hierarchy import Hierarchy, write_hierarchy
+from hcep.hierarchy.files import in_words
 from hcep.taxonomy.checks import Finding
 from hcep.taxonomy.edits import parse_edits
-from hcep.taxonomy.files import in_words
 
 COLOURS = {"error": "red", "warning": "yellow", "note": "cyan", "-": "red", "+": "green", "~": "cyan", "=": "dim"}
 #: Titles of metrics, if they differ from their names.

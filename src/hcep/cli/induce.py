@@ -14,10 +14,10 @@ from hcep.cli.console import Console, say, say_json, show_notes, tell
 from hcep.cli.hierarchy_edits import labelled
 from hcep.cli.options import argument, option
 from hcep.errors import HCEPError
-from hcep.hierarchy import Hierarchy
-from hcep.taxonomy import WordNet, induction, write_hierarchy
-from hcep.taxonomy.files import in_words
-from hcep.taxonomy.formats import find_format
+from hcep.hierarchy import Hierarchy, write_hierarchy
+from hcep.hierarchy.files import in_words
+from hcep.hierarchy.formats import find_format
+from hcep.taxonomy import WordNet, induction
 
 _CHAT = ("max_tokens", "timeout", "prices")
 #: The parameters of each method.

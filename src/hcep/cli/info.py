@@ -9,10 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from hcep import __version__, datasets, embeddings, models, taxonomy
+from hcep import __version__, datasets, embeddings, models
 from hcep.cli.console import Console, escape, say, say_json, table_of
 from hcep.cli.options import Json, argument, option
 from hcep.errors import HCEPError, quoted
+from hcep.hierarchy import read_described
+from hcep.hierarchy.formats import FORMATS
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "pyarrow", "safetensors", "torch", "onnxruntime")
 
@@ -57,7 +59,7 @@ def _list_encoders(as_json: bool) -> None:
 
 
 def _list_formats(as_json: bool) -> None:
-    known = taxonomy.FORMATS.values()
+    known = FORMATS.values()
     if as_json:
         say_json([asdict(one) for one in known])
         return
@@ -125,7 +127,7 @@ def _describe(path: Path) -> dict[str, Any]:
     if is_embeddings(path):
         return _arrays(embeddings.read_embeddings(path))
     if path.suffix in (".json", ".csv", ".tsv"):
-        hierarchy, description = taxonomy.read_described(path)
+        hierarchy, description = read_described(path)
         return {"kind": "hierarchy", "read_as": description, "hierarchy": repr(hierarchy)}
     return {"kind": "images", "images": repr(datasets.read_images(path))}
 

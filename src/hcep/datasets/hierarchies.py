@@ -8,6 +8,7 @@ from typing import Any
 
 from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy
+from hcep.hierarchy.files import match_classes, read_hierarchy
 from hcep.hierarchy.imagenet import (
     imagenet_classes as imagenet_classes,
     imagenet_hierarchy as imagenet_hierarchy,
@@ -15,7 +16,6 @@ from hcep.hierarchy.imagenet import (
     synset_gloss as synset_gloss,
     synset_lemmas as synset_lemmas,
 )
-from hcep.taxonomy.files import match_classes, read_hierarchy
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Everything that gets or improves a hierarchy: file formats, WordNet, checks, edits, induction, names for atoms."""
+"""Everything that makes or improves a hierarchy: WordNet, checks, edits, induction, names for atoms."""
 
 import lazy_loader
 

@@ -13,10 +13,4 @@ from .edits import (
 )
 from .effects import HeldOut as HeldOut, what_if as what_if
 from .embedding_checks import lint_embeddings as lint_embeddings, review as review
-from .files import (
-    read_described as read_described,
-    read_hierarchy as read_hierarchy,
-    write_hierarchy as write_hierarchy,
-)
-from .formats import FORMATS as FORMATS
 from .wordnet import WordNet as WordNet

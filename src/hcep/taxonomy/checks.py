@@ -13,13 +13,13 @@ from hcep.datasets.hierarchies import NAMED, place_of
 from hcep.errors import HierarchyError, counted, near_matches, quoted
 from hcep.hierarchy import serial
 from hcep.hierarchy.edges import find_cycles, is_virtual
+from hcep.hierarchy.files import class_ids, hierarchy_in
+from hcep.hierarchy.formats.source import MAX_BYTES, Source, open_source
+from hcep.hierarchy.formats.table_file import DELIMITERS
+from hcep.hierarchy.formats.tables import edge_rows
 from hcep.hierarchy.graph import Hierarchy
 from hcep.hierarchy.names import nearly_same, same_but_for_spelling, tidy
 from hcep.taxonomy.edits import Collapse, Cut, Edit, Rename, apply_edits
-from hcep.taxonomy.files import class_ids, hierarchy_in
-from hcep.taxonomy.formats.source import MAX_BYTES, Source, open_source
-from hcep.taxonomy.formats.table_file import DELIMITERS
-from hcep.taxonomy.formats.tables import edge_rows
 
 Severity = Literal["error", "warning", "note"]
 #: The edges of a file, the place of each, and a function that builds their hierarchy without self-loops.

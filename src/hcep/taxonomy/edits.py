@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
 from hcep.hierarchy.edges import reach
+from hcep.hierarchy.files import class_ids
 from hcep.hierarchy.graph import Hierarchy
-from hcep.taxonomy.files import class_ids
 
 
 class WorkingCopy:

@@ -17,9 +17,9 @@ from hcep.errors import HCEPError, HierarchyError, quoted
 from hcep.evaluate.statistics import Difference, paired_draws
 from hcep.evaluate.support import Outcome, as_labels, class_f1, support_scores
 from hcep.hierarchy import Hierarchy
+from hcep.hierarchy.files import class_ids, named_as_ids
 from hcep.hierarchy.graph import TreePolicy
 from hcep.taxonomy.edits import Edit, Move, apply_edits, diff, refuse_inner_classes
-from hcep.taxonomy.files import class_ids, named_as_ids
 
 Floats = NDArray[np.float64]
 N_FOLDS = 3

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from hcep import HCEPError, HierarchyError
 from hcep.cli.app import app
-from hcep.taxonomy import read_hierarchy
+from hcep.hierarchy import read_hierarchy
 
 
 def run(*words):

@@ -8,8 +8,9 @@ from typer.testing import CliRunner
 
 from hcep import HCEPError, Hierarchy, HierarchyError
 from hcep.cli.app import app, main
-from hcep.taxonomy import FORMATS, read_hierarchy
-from hcep.taxonomy.files import in_words
+from hcep.hierarchy import read_hierarchy
+from hcep.hierarchy.files import in_words
+from hcep.hierarchy.formats import FORMATS
 
 
 def run(*words):

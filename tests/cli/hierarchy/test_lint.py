@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 
 from hcep import HCEPClassifier, HCEPError, Hierarchy, HierarchyError, save
 from hcep.cli.app import app
-from hcep.taxonomy import Add, Merge, Move, Remove, Rename, read_hierarchy
+from hcep.hierarchy import read_hierarchy
+from hcep.taxonomy import Add, Merge, Move, Remove, Rename
 from hcep.taxonomy.edits import parse_edits
 
 LABELS = ["cat", "dog", "fox", "bat", "car", "bus", "van"]

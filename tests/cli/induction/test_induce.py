@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from hcep.cli.app import app
 from hcep.errors import HCEPError
-from hcep.taxonomy import read_hierarchy
+from hcep.hierarchy import read_hierarchy
 from hcep.taxonomy.llm.endpoint import LLMError
 from tests.hierarchy.cifar10 import CIFAR, CORPUS, GOOD, TREE, without
 from tests.taxonomy.llm.chat_server import ok, running_chat, status

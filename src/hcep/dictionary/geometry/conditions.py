@@ -202,7 +202,8 @@ class Conditions:
     def containment(self, half_angles: ArrayLike | None = None) -> Violations:
         """Find the descendants j of each synset i that violate ``angle(a(i), a(j)) <= theta_level(i)``.
 
-        The root and leaves are not compared. `half_angles` holds the theta of levels 1, 2, ... in degrees; the default is `geometric_schedule`.
+        The root and leaves are not compared. `half_angles` holds the theta of levels 1, 2, ... in degrees; the default
+        is `geometric_schedule`.
         """
         schedule = self.geometric_schedule() if half_angles is None else np.array(half_angles, dtype=np.float64)
         if schedule.shape != (self.hierarchy.depth,):

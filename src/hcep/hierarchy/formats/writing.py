@@ -1,0 +1,118 @@
+"""What the writers of all formats share, what a format cannot hold; DOT and Mermaid."""
+
+import gzip
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from hcep import _files
+from hcep.errors import HierarchyError, counted, quoted
+from hcep.hierarchy.formats import Format
+from hcep.hierarchy.graph import Hierarchy
+
+MAX_INDENTED = 5_000
+DOT_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})
+
+
+def outline_order(hierarchy: Hierarchy) -> Iterator[tuple[int, str, str | None, bool]]:
+    """Yield (depth, concept, parent, whether it came before) from the root down; descendants come only once."""
+    seen: set[str] = set()
+    waiting: list[tuple[int, str, str | None]] = [(0, hierarchy.root, None)]
+    while waiting:
+        depth, synset, parent = waiting.pop()
+        again = synset in seen
+        yield depth, synset, parent, again
+        if not again:
+            seen.add(synset)
+            waiting += [(depth + 1, child, synset) for child in reversed(hierarchy.children(synset))]
+
+
+def refuse_deep(hierarchy: Hierarchy, format: str) -> None:
+    """Refuse a deep hierarchy: indentation grows with the square of the depth and would fill the disk."""
+    if hierarchy.depth > MAX_INDENTED:
+        message = f"{format} cannot hold {hierarchy.depth:,} levels, more than {MAX_INDENTED:,}; write .csv or .json"
+        raise HierarchyError(message)
+
+
+def order_survives(hierarchy: Hierarchy) -> bool:
+    """Whether concepts that are read in `outline_order` get the indices that they have now."""
+    parents: dict[str, list[str]] = {}
+    for _, synset, parent, _ in outline_order(hierarchy):
+        parents.setdefault(synset, []).extend([] if parent is None else [parent])
+    by_level = tuple(sorted(parents, key=hierarchy.level))
+    return by_level == hierarchy.ids and all(tuple(above) == hierarchy.parents(s) for s, above in parents.items())
+
+
+def labels(hierarchy: Hierarchy) -> dict[str, str]:
+    """A unique label for each concept: its name, with the id in brackets if several share the name."""
+    unique = {synset: hierarchy.name(synset) for synset in hierarchy}
+    count = Counter(unique.values())
+    taken = {name for name, n in count.items() if n == 1}
+    for synset, label in unique.items():
+        if count[label] > 1:
+            label = f"{label} ({synset})" if synset != label else label
+            while label in taken:
+                label += "'"
+            taken.add(label)
+            unique[synset] = label
+    return unique
+
+
+def graph_loss(format: Format, hierarchy: Hierarchy) -> str | None:
+    """What the format would change in the graph; None if it can hold the graph."""
+    if "parents" in format.keeps or hierarchy.is_tree:
+        return None
+    n_shared = sum(len(hierarchy.parents(s)) > 1 for s in hierarchy)
+    n_dropped = len(hierarchy) - len(hierarchy.as_tree())
+    are = "is" if n_dropped == 1 else "are"
+    dropped = f" and {counted(n_dropped, 'inner concept')} left without children {are} dropped" if n_dropped else ""
+    lose = "loses" if n_shared == 1 else "lose"
+    return f"{format.name} keeps one parent per concept: {counted(n_shared, 'concept')} {lose} the others{dropped}"
+
+
+def detail_losses(format: Format, hierarchy: Hierarchy) -> tuple[str, ...]:
+    """What else is lost, one sentence each: ids, numbering, merged chains, classes that are inner concepts."""
+    n_renamed = sum(hierarchy.name(s) != s for s in hierarchy)
+    merged = {s: hierarchy.merged(s) for s in hierarchy if hierarchy.merged(s)}
+    chains = quoted(name for pairs in merged.values() for _, name in pairs)
+    n_own = len(hierarchy.own_leaves)
+    some_share = len({hierarchy.name(s) for s in hierarchy}) < len(hierarchy)
+    shared = "; a name that several share is followed by the id" if some_share and format.reads else ""
+    lost = [
+        ("ids", n_renamed, f"names kept, ids lost ({counted(n_renamed, 'concept')}){shared}"),
+        ("merged", len(merged), f"the names merged into {counted(len(merged), 'concept')} are lost ({chains})"),
+        ("classes", n_own, f"the own leaf of {counted(n_own, 'inner class')} becomes a plain leaf: its class is lost"),
+    ]
+    losses = [text for part, n, text in lost if n and part not in format.keeps]
+    if format.reads and "order" not in format.keeps and not order_survives(hierarchy):
+        losses.append("concepts, and with them a dictionary's atoms, will be numbered in another order")
+    return tuple(f"{format.name}: {text}" for text in losses)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write text in UTF-8, compressed if the path ends in ``.gz``; a failure changes no file."""
+    try:
+        data = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        message = f"cannot write {str(path)!r}: a name contains {error.object[error.start]!r}, which UTF-8 cannot hold"
+        raise HierarchyError(f"{message}; rename the concept") from None
+    packed = gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data
+    _files.write_bytes(path, packed, HierarchyError)
+
+
+def write(hierarchy: Hierarchy, format: str) -> str:
+    """Write every concept, then every edge, in index order.
+
+    In DOT, ids are the nodes and names the labels. Mermaid's nodes are numbered, because its ids allow few characters
+    and some words, such as end, break it; in its labels, unusual characters become #code; entities.
+    """
+    if format == "dot":
+        node = {s: f'"{s.translate(DOT_ESCAPES)}"' for s in hierarchy}
+        nodes = [f'  {node[s]} [label="{hierarchy.name(s).translate(DOT_ESCAPES)}"];' for s in hierarchy]
+        edges = [f"  {node[parent]} -> {node[child]};" for parent, child in hierarchy.edges]
+        return "\n".join(["digraph hierarchy {", "  node [shape=box];", *nodes, *edges, "}"]) + "\n"
+    plain, index = set(" .,-()/"), hierarchy.index
+    names = ["".join(c if c.isalnum() or c in plain else f"#{ord(c)};" for c in hierarchy.name(s)) for s in hierarchy]
+    nodes = [f'  s{i}["{name}"]' for i, name in enumerate(names)]
+    edges = [f"  s{index(parent)} --> s{index(child)}" for parent, child in hierarchy.edges]
+    return "\n".join(["flowchart TD", *nodes, *edges]) + "\n"
