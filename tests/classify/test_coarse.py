@@ -133,7 +133,27 @@ def test_most_coarse_images_go_to_their_class(tree):
     assert np.mean(best == truth[coarse.rows]) > 0.95
     assert ((probability > 0) & (probability <= 1)).all()
     assert dict(coarse.taught("owl"))["barn owl"] == pytest.approx(37, abs=2)
-    assert "owl: 74 images are labelled only to this level" in "\n".join(coarse.lines())
+    line = "owl: 74 images labelled only to this level teach 2 classes below it (-P coarse=own makes it a class)"
+    assert line in coarse.lines()
+    assert str(coarse.counts["owl"]) == "74 (they went to: barn owl 37, eagle owl 37)"
+
+
+def test_the_images_of_coarse_labels_keep_their_weight_when_the_model_grows(tree):
+    X, y, truth = mostly_coarse(3, 40, spread=1.0)
+    model = HCEPClassifier(tree).fit(X, y)
+    of_class = model.classes_.tolist().index("barn owl")
+    assert model.images_per_class_.tolist() == [3] * 6
+    assert model.class_weights_[of_class] == pytest.approx(40, abs=2)
+    before, mean = model.class_weights_[of_class], model._class_means()["barn owl"].mean
+    owls = X[truth == "barn owl"][:2]
+    model.partial_fit(owls, ["owl", "barn owl"])
+    assert model.class_weights_[of_class] == pytest.approx(before + 2, abs=0.1)
+    assert model.images_per_class_[of_class] == 4
+    assert model.coarse_counts_["owl"].n_images == 75
+    expected = (before * mean + model.dictionary_.transform(owls).sum(axis=0)) / (before + 2)
+    np.testing.assert_allclose(model._class_means()["barn owl"].mean, expected, atol=1e-3)
+    model.remove_class("barn owl")
+    assert list(model.coarse_counts_["owl"].classes) == ["eagle owl"]
 
 
 def test_labels_of_classes_alone_fit_the_same_model_to_the_bit(tree):

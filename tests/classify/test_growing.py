@@ -304,6 +304,68 @@ def test_empirical_priors_follow_the_counts(pets: Hierarchy) -> None:
     assert dict(zip(model.classes_, model.priors_, strict=True))["cat"] == pytest.approx(16 / 48)
 
 
+# -- labels above the classes --------------------------------------------------------------------------
+
+
+def test_a_label_above_the_classes_teaches_them_and_never_becomes_a_class(pets: Hierarchy) -> None:
+    model, images = small(pets)
+    X = np.vstack([images["cat"], images["dog"][:4], images["car"][:1]])
+    model.partial_fit(X, ["animal"] * 12 + ["car"])
+    assert model.classes_.tolist() == sorted(images)
+    assert not model.hierarchy_.own_leaves
+    weights = dict(zip(model.classes_.tolist(), model.class_weights_.tolist(), strict=True))
+    assert weights == pytest.approx({"bus": 8, "car": 9, "cat": 16, "dog": 12, "fox": 8}, abs=0.5)
+    assert dict(zip(model.classes_.tolist(), model.images_per_class_.tolist(), strict=True))["cat"] == 8
+    assert model.coarse_counts_["animal"].n_images == 12
+    assert dict(model.coarse_counts_["animal"].most()) == pytest.approx({"cat": 8, "dog": 4}, abs=0.5)
+    assert model.n_grown_ == 13
+
+
+def test_images_that_are_certain_count_as_if_they_had_been_labelled_with_their_class(pets: Hierarchy) -> None:
+    model, images = small(pets)
+    exact = deepcopy(model).partial_fit(images["cat"] + 0.1, ["cat"] * 8)
+    coarse = deepcopy(model).partial_fit(images["cat"] + 0.1, ["animal"] * 8)
+    assert_same(coarse.dictionary_, exact.dictionary_, 0.02)
+
+
+def test_a_list_of_concepts_is_a_label_when_a_model_grows(pets: Hierarchy) -> None:
+    model, images = small(pets)
+    model.partial_fit(images["cat"], [["cat", "car"]] * 8)
+    assert dict(model.coarse_counts_["car or cat"].most()) == pytest.approx({"cat": 8.0}, abs=0.2)
+
+
+@pytest.mark.parametrize(("coarse", "n_added"), [("drop", 1), ("below", 2)])
+def test_the_parameter_coarse_decides_when_a_model_grows(pets: Hierarchy, coarse: str, n_added: int) -> None:
+    model, images = small(pets, coarse=coarse)
+    assert model.partial_fit(images["cat"][:2], ["animal", "cat"]).n_grown_ == n_added
+
+
+def test_a_model_with_own_classes_for_inner_concepts_rejects_new_ones(pets: Hierarchy) -> None:
+    model, images = small(pets, coarse="own")
+    with pytest.raises(HCEPError, match=r"'animal'.*add_class.*With coarse='below', images of 'animal' teach"):
+        model.partial_fit(images["cat"], ["animal"] * 8)
+
+
+def test_an_inner_concept_is_not_added_as_a_class_in_silence(pets: Hierarchy) -> None:
+    model, images = small(pets)
+    with pytest.raises(HCEPError, match=r"'animal' is a concept above .*its images teach the classes.*coarse='own'"):
+        model.add_class("animal", "thing", images["cat"])
+    assert "animal" in model.set_params(coarse="own").add_class("animal", "thing", images["cat"]).classes_
+
+
+def test_a_label_above_one_class_is_rejected_unless_the_hierarchy_has_no_other_leaf_there(tmp_path: Path) -> None:
+    edges = [("thing", "feline"), ("feline", "cat"), ("feline", "lion"), ("thing", "road"), ("road", "car")]
+    edges += [("thing", "water"), ("water", "boat"), ("water", "ship")]
+    X, y = np.vstack([draw(5, i) for i in range(4)]), np.repeat(["cat", "car", "boat", "ship"], 5)
+    model = HCEPClassifier(Hierarchy.from_edges(edges)).fit(X, y)
+    with pytest.raises(HierarchyError, match=r"'feline'.*only class below it is 'cat'.*coarse='own'.*coarse='drop'"):
+        model.partial_fit(X[:1], ["feline"])
+    assert model.partial_fit(X[5:6], ["road"]).images_per_class_.tolist() == [5, 6, 5, 5]
+    loaded = load(save(model, tmp_path / "model"))  # it no longer knows of the lion
+    with pytest.raises(HierarchyError, match=r"'feline'.*only class below it is 'cat'"):
+        loaded.partial_fit(X[:1], ["feline"])
+
+
 @pytest.mark.slow
 @pytest.mark.alone
 def test_twenty_of_two_hundred_classes_in_a_fifteenth_of_a_fit(tiny_imagenet: dict[str, np.ndarray]) -> None:

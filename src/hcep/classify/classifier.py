@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter
 
@@ -15,12 +16,22 @@ from hcep.classify import growing, hedging
 from hcep.classify.base import (
     Auto,
     HierarchyLike,
+    as_labels,
     checked_weights,
     class_hierarchy,
     class_leaves,
 )
 from hcep.classify.calibration import Calibration, Priors, class_priors
-from hcep.classify.coarse import Coarse, Unlabelled
+from hcep.classify.coarse import (
+    Coarse,
+    CoarseCounts,
+    Labels,
+    Teacher,
+    Unlabelled,
+    count_labels,
+    joined_counts,
+    read_new_labels,
+)
 from hcep.classify.growing import ClassMean, ClassMeans
 from hcep.classify.heads import make_head, n_iterations
 from hcep.classify.hedging import HeldOutScores
@@ -83,13 +94,18 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
     priors_ : (n_classes,) array or None; None if all are equal
     coarse_ : CoarseLabels or None; where images went whose labels are above the classes. None if there are none, and
         for a model that was loaded.
+    coarse_counts_ : dict of str to CoarseCount, or None; how many images have each of these labels, and how many of
+        them each class has learned from, those added later included
     leaf_moves_ : (n_classes,) array or None
         How far refinement moved each class's embedding, where images have mean square norm 1; None without refinement.
     moments_ : ClassMoments
         Counts, means and second moment of the training images after power and unit norm, by leaf. With `power_`,
         `shrinkage_`, `anchor_` and the refined leaves' shifts they determine the dictionary.
-    images_per_class_ : (n_classes,) array or None; None for models of releases that did not count them
-    class_weights_ : (n_classes,) array or None; weight of each class's images, None if each image counts once
+    images_per_class_ : (n_classes,) array or None
+        Images that are labelled with each class; None for models of releases that did not count them.
+    class_weights_ : (n_classes,) array or None
+        Weight of each class's images, with its share of those that are labelled above it; None if each image of a class
+        counts once and there are no others.
     head_ : classifier or None
     n_iter_ : iterations of the head; the path head needs one pass
     explained_floor_ : (n_classes,) array or None
@@ -122,6 +138,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
     stopping_: Stopping | None = None
     images_per_class_: NDArray[np.int64] | None = None
     class_weights_: NDArray[np.float64] | None = None
+    coarse_counts_: CoarseCounts | None = None
     n_grown_: int = 0
     n_unlike_: int = 0
     _own_heads = ("path",)
@@ -202,8 +219,10 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
             self.head_ = self._fit_head(training, is_weighted=sample_weight is not None)
             self.n_iter_ = n_iterations(self.head_)
         self.explained_floor_ = hedging.explained_floor(self.path_model(), training)
-        self.images_per_class_ = training.counts.astype(np.int64)
-        self.class_weights_ = None if sample_weight is None else self.moments_.weights
+        self.images_per_class_ = training.exact_counts.astype(np.int64)
+        counts_once = sample_weight is None and training.n_exact is None
+        self.class_weights_ = None if counts_once else self.moments_.weights
+        self.coarse_counts_ = None if self.coarse_ is None else self.coarse_.counts
         self.n_grown_ = self.n_unlike_ = 0
         self.path_model()
         return self
@@ -231,17 +250,27 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
 
     def _class_index(self, y: ArrayLike, n_images: int) -> NDArray[np.intp]:
         """The class of each image, as positions in `classes_`; raises HCEPError for labels that are not classes."""
-        labels = column_or_1d(y).tolist()
-        if len(labels) != n_images:
-            raise HCEPError(f"X has {n_images:,} images, but y has {len(labels):,} labels")
+        labels = self._as_many_labels(y, n_images)
         place = {label: i for i, label in enumerate(self.classes_.tolist())}
         unknown = [label for label in dict.fromkeys(labels) if label not in place]
         if unknown:
-            raise HCEPError(
-                f"y contains labels that are not classes of the model: {quoted(unknown)}."
-                f"{near_matches(str(unknown[0]), map(str, place))} add_class(name, parent, X) adds a class."
-            )
+            self._refuse_unknown(unknown)
         return np.array([place[label] for label in labels], dtype=np.intp)
+
+    def _as_many_labels(self, y: ArrayLike, n_images: int) -> list[Any]:
+        labels: list[Any] = column_or_1d(y).tolist()
+        if len(labels) != n_images:
+            raise HCEPError(f"X has {n_images:,} images, but y has {len(labels):,} labels")
+        return labels
+
+    def _refuse_unknown(self, labels: list[Any]) -> NoReturn:
+        close = near_matches(str(labels[0]), map(str, self.classes_.tolist()))
+        above = [label for label in labels if label in growing.unmerged(self.hierarchy_)]
+        teach = f" With coarse='below', images of {quoted(above, 3)} teach the classes below." if above else ""
+        raise HCEPError(
+            f"y contains labels that are not classes of the model: {quoted(labels)}.{close} "
+            f"add_class(name, parent, X) adds a class.{teach}"
+        )
 
     # -- predicting ----------------------------------------------------------------------------------
 
@@ -411,6 +440,8 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         Parameters
         ----------
         X, y, sample_weight : as for `fit`
+            An image with a label above the classes counts for the classes below it, by their probabilities under the
+            model as it is before the call. Such a label never becomes a class here; `add_class` makes one.
         classes : the classes of the first call, which needs images of each; later calls ignore them
         """
         if not hasattr(self, "dictionary_"):
@@ -421,18 +452,55 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
                 )
             return self.fit(X, y, sample_weight)
         images = self._images_to_add(X)
-        own, weights = self._class_index(y, len(images)), checked_weights(sample_weight, images)
-        counts = weights > 0.0
-        images, own, weights = images[counts], own[counts], weights[counts]
-        means = self._class_means()
-        for c in np.unique(own):
-            label, rows = self.classes_.tolist()[c], own == c
-            means[label] = means[label].joined(ClassMean.of(images[rows], weights[rows], self.dictionary_.transform))
+        weights = checked_weights(sample_weight, images)
+        shares, is_exact, counts = self._shares(images, y, weights > 0.0)
+        means, labels, transform = self._class_means(), self.classes_.tolist(), self.dictionary_.transform
+        for c in np.flatnonzero(np.diff(shares.indptr)):
+            of_class = slice(shares.indptr[c], shares.indptr[c + 1])
+            rows = shares.indices[of_class]
+            more = ClassMean.of(images[rows], weights[rows] * shares.data[of_class], transform)
+            means[labels[c]] = means[labels[c]].joined(more._replace(n_images=int(is_exact[rows].sum())))
+        used = np.unique(shares.indices)
+        n_unlike = 0
         if self.explained_floor_ is not None:
-            explained = self.path_model().infer(images, explained=True).explained
-            self.n_unlike_ += int((explained < self.explained_floor_[own]).sum())
-        self.n_grown_ += len(images)
-        return self._rebuild(self._graph_to_grow(), means)
+            likeliest = np.asarray(shares.tocsr()[used].argmax(axis=1)).ravel()
+            explained = self.path_model().infer(images[used], explained=True).explained
+            n_unlike = int((explained < self.explained_floor_[likeliest]).sum())
+        self._rebuild(self._graph_to_grow(), means)
+        self.n_grown_, self.n_unlike_ = self.n_grown_ + len(used), self.n_unlike_ + n_unlike
+        if counts:
+            self.coarse_counts_ = joined_counts(self.coarse_counts_, counts)
+        return self
+
+    def _shares(
+        self, images: NDArray[Any], y: ArrayLike, used: NDArray[np.bool_]
+    ) -> tuple[sparse.csc_array, NDArray[np.bool_], CoarseCounts]:
+        """How much of each new image counts for each class, (n_images, n_classes): 1 in all, or 0 if it is not used.
+
+        Also whether each image is labelled with its class, and where those of the other labels go.
+        """
+        n_classes, labels = len(self.classes_), as_labels(y)
+        if self.classes_.dtype.kind not in "UOT":
+            own = np.where(used, self._class_index(labels, len(images)), -1)
+            exact = np.flatnonzero(own >= 0)
+            place = exact, own[exact]
+            return sparse.csc_array((np.ones(len(exact)), place), (len(images), n_classes)), own >= 0, {}
+        read = self._read_new_labels(labels, len(images))
+        own, rows = np.where(used, read.own, -1), np.flatnonzero(used & (read.label >= 0))
+        exact, label = np.flatnonzero(own >= 0), read.label[rows]
+        taught = Teacher.of(self.path_model(), read, self.coarse_counts_)(images[rows], label)
+        at, columns = sparse.coo_array(taught).coords
+        place = np.concatenate([exact, rows[at]]), np.concatenate([own[exact], columns])
+        shares = sparse.csc_array((np.concatenate([np.ones(len(exact)), taught.data]), place), (len(images), n_classes))
+        return shares, own >= 0, count_labels(read.names, label, taught, self.classes_)
+
+    def _read_new_labels(self, y: Any, n_images: int) -> Labels:
+        """What the labels of new images say; raises HCEPError for a label that is no class and above no class."""
+        labels, hierarchy = self._as_many_labels(y, n_images), None if self.hierarchy is None else self.hierarchy_
+        read = read_new_labels(labels, self.classes_.tolist(), hierarchy, self._graph, self.coarse, self.unlabelled)
+        if read.unknown.any():
+            self._refuse_unknown(list(dict.fromkeys(str(labels[i]) for i in np.flatnonzero(read.unknown))))
+        return read
 
     def add_class(self, name: Any, parent: str | None, X: ArrayLike) -> Self:
         """Add a class with its images (n_images, n_dims) below a concept.
@@ -456,6 +524,13 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
             raise HCEPError(f"{name!r} is a class of the model already; {how}")
         if isinstance(name, str) != (self.classes_.dtype.kind in "UO"):
             raise HCEPError(f"name must be of the type of the other classes, {self.classes_.dtype}; got {name!r}")
+        above = growing.unmerged(self.hierarchy_)
+        if self.coarse != "own" and str(name) in above and not above.is_leaf(str(name)):
+            raise HCEPError(
+                f"{name!r} is a concept above {quoted(above.children(str(name)), 3)}; with partial_fit(X, y), or `hcep "
+                "model add` without --class, its images teach the classes below it. To make it a class beside them, "
+                "set coarse='own'"
+            )
         return growing.parent_of_class(self._graph_to_grow(), str(name), parent)
 
     def remove_class(self, name: Any) -> Self:
@@ -494,6 +569,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
     def drift(self) -> str | None:
         """Return why the model should be fitted again, with a new choice of metric and anchor; None if it is fine."""
         n_images = sum(mean.n_images for mean in self._class_means().values())
+        n_images += sum(round(sum(count.classes.values())) for count in (self.coarse_counts_ or {}).values())
         if self.n_unlike_ > UNLIKE * max(self.n_grown_, 20):
             return (
                 f"{self.n_unlike_:,} of {self.n_grown_:,} images added since the fit are unlike the training images "
@@ -543,6 +619,9 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         self.leaf_moves_ = None if moves is None else self._by_class(moves, labels, 0.0)
         self._graph, self.hierarchy_, self.dictionary_ = graph, hierarchy, dictionary
         self.classes_, self._leaves, self.images_per_class_, self.priors_ = classes, leaves, counts, priors
+        if self.coarse_counts_ is not None:
+            present = set(map(str, labels))
+            self.coarse_counts_ = {name: count.among(present) for name, count in self.coarse_counts_.items()}
         self.class_weights_ = None if (weights == counts).all() else weights
         self.held_out_ = None
         self.path_model()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,12 @@ from hcep.classify.left_out import rank_in_class, spread
 from hcep.classify.training import TrainingSet
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import blocks
+from hcep.dictionary.moments import one_hot
 from hcep.errors import HCEPError, HierarchyError, quoted
 from hcep.hierarchy import Hierarchy
+
+if TYPE_CHECKING:
+    from hcep.classify.path_model import PathModel
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -43,6 +47,8 @@ HABIT_PRIOR = 1.0
 NEGLIGIBLE = 0.02
 #: How much surer than right the model is of held-out images if none can be held out: measured with one per class.
 UNCHECKED = 1.6
+#: Most classes named after a label, and most labels named after a fit.
+MOST_CLASSES, MOST_LABELS = 4, 12
 #: Folds of exactly labelled images that rounds and temperature are chosen by, and the most images scored.
 N_FOLDS, MAX_SCORED = 2, 4096
 
@@ -269,6 +275,85 @@ class CoarseImages:
         return [(rows, np.flatnonzero(allowed)) for rows, allowed in zip(parts, self.sets, strict=True)]
 
 
+class CoarseCount(NamedTuple):
+    """How many images have a label above the classes, and how many of them each class learned from."""
+
+    n_images: int
+    classes: dict[str, float]  # images by class; empty if they were not used
+
+    @classmethod
+    def of(cls, n_images: int, counts: sparse.csr_array, classes: NDArray[Any]) -> CoarseCount:
+        """From the images of each class, (1, n_classes)."""
+        shares = zip(classes[counts.indices].tolist(), counts.data.tolist(), strict=True)
+        return cls(n_images, {str(label): round(n, 2) for label, n in sorted(shares) if n >= 0.005})
+
+    def joined(self, other: CoarseCount) -> CoarseCount:
+        """The images of both."""
+        labels = sorted({**self.classes, **other.classes})
+        classes = {c: round(self.classes.get(c, 0.0) + other.classes.get(c, 0.0), 2) for c in labels}
+        return CoarseCount(self.n_images + other.n_images, classes)
+
+    def among(self, classes: set[str]) -> CoarseCount:
+        """Without the images of other classes, which the model no longer has."""
+        return CoarseCount(self.n_images, {c: n for c, n in self.classes.items() if c in classes})
+
+    def most(self) -> list[tuple[str, float]]:
+        """The classes that learned from at least half an image, most images first; all classes, if none did."""
+        pairs = sorted(self.classes.items(), key=lambda pair: -pair[1])
+        return [pair for pair in pairs if pair[1] >= 0.5] or pairs
+
+    def __str__(self) -> str:
+        """For people: "48 (they went to: versicolor 31, pseudacorus 17)"."""
+        most = self.most()
+        if not self.classes:
+            return f"{self.n_images:,} (not used)"
+        rest = f" and {len(most) - MOST_CLASSES:,} more classes" if len(most) > MOST_CLASSES else ""
+        went = ", ".join(f"{label} {n:,.{int(n < 0.5)}f}" for label, n in most[:MOST_CLASSES])
+        return f"{self.n_images:,} ({'it' if self.n_images == 1 else 'they'} went to: {went}{rest})"
+
+
+#: Counts by label. Unlike `CoarseLabels` they know nothing of single images: they are saved with a model.
+CoarseCounts = dict[str, CoarseCount]
+
+
+def count_labels(
+    names: Sequence[str], label: Index, responsibilities: sparse.csr_array, classes: NDArray[Any]
+) -> CoarseCounts:
+    """Counts of images, each with the position of its label in `names` and its responsibilities."""
+    by_label = sparse.csr_array(one_hot(label, len(names)).T @ responsibilities)
+    n_images = np.bincount(label, minlength=len(names)).tolist()
+    return {name: CoarseCount.of(n_images[k], by_label[[k]], classes) for k, name in enumerate(names) if n_images[k]}
+
+
+def joined_counts(first: CoarseCounts | None, second: CoarseCounts) -> CoarseCounts:
+    """The images of both."""
+    joined = dict(first or {})
+    for name, count in second.items():
+        joined[name] = joined[name].joined(count) if name in joined else count
+    return joined
+
+
+def coarse_lines(counts: CoarseCounts) -> list[str]:
+    """What was done with images that are labelled above the classes, one sentence per label."""
+    if not any(count.classes for count in counts.values()):
+        n_images = sum(count.n_images for count in counts.values())
+        return [
+            f"{n_images:,} images are labelled above the classes; they are not used, as held-out images were "
+            "classified no better with them"
+        ]
+    lines = []
+    order = sorted(counts.items(), key=lambda pair: -pair[1].n_images)
+    for name, count in order[:MOST_LABELS]:
+        images, teach = ("image", "teaches") if count.n_images == 1 else ("images", "teach")
+        classes = "the class" if len(count.classes) == 1 else f"{len(count.classes):,} classes"
+        level = f"{name}: {count.n_images:,} {images} labelled only to this level"
+        lines.append(f"{level} {teach} {classes} below it (-P coarse=own makes it a class)")
+    if rest := order[MOST_LABELS:]:
+        n_images = sum(count.n_images for _, count in rest)
+        lines.append(f"{n_images:,} images with {len(rest):,} other labels teach the classes below these alike")
+    return lines
+
+
 @dataclass(frozen=True, eq=False)
 class CoarseLabels:
     """Where images went whose labels are above the classes.
@@ -306,27 +391,18 @@ class CoarseLabels:
         most = np.asarray(self.responsibilities.argmax(axis=1)).ravel()
         return self.classes[most], np.asarray(self.responsibilities.max(axis=1).toarray()).ravel()
 
+    @cached_property
+    def counts(self) -> CoarseCounts:
+        """Images of each label, and how many of them each class learned from."""
+        return count_labels(self.names, self.label, self.responsibilities * float(self.used), self.classes)
+
     def taught(self, label: str) -> list[tuple[str, float]]:
         """The classes that the images of a label went to, and how many of them, most first."""
-        of_label = self.responsibilities[np.flatnonzero(self.label == self.names.index(label))]
-        counts = np.asarray(of_label.sum(axis=0)).ravel()
-        order = np.argsort(-counts, kind="stable")
-        return [(str(self.classes[c]), float(counts[c])) for c in order if counts[c] >= 0.5]
+        return self.counts[label].most()
 
     def lines(self) -> list[str]:
         """One sentence per label for people."""
-        counts = np.bincount(self.label, minlength=len(self.names)).tolist()
-        if not self.used:
-            return [
-                f"{sum(counts):,} images are labelled above the classes; they are not used, as held-out images were "
-                "classified no better with them"
-            ]
-        lines = []
-        for name, n in zip(self.names, counts, strict=True):
-            went = ", ".join(f"{label} {round(count):,}" for label, count in self.taught(name)[:4])
-            are, they = ("image is", "it went") if n == 1 else ("images are", "they went")
-            lines.append(f"{name}: {n:,} {are} labelled only to this level ({they} to: {went})")
-        return lines
+        return coarse_lines(self.counts)
 
 
 # -- expectation-maximisation --------------------------------------------------------------------------
@@ -410,8 +486,14 @@ def _habits(images: CoarseImages, current: sparse.csr_array) -> sparse.csr_array
     labels = sparse.csr_array(
         (np.ones(len(images)), (images.label, np.arange(len(images)))), (len(images.names), len(images))
     )
-    prior = images.sets * (HABIT_PRIOR / np.maximum(images.sets.sum(axis=0), 1))
-    return _share_of_class(labels @ current + sparse.csr_array(prior))
+    return _habits_of(labels @ current, images.sets)
+
+
+def _habits_of(counts: sparse.csr_array, sets: Any) -> sparse.csr_array:
+    """P(label | class), (n_sets, n_classes), from the images of each label that are of each class."""
+    allowed = sparse.csr_array(sets, dtype=np.float64)
+    n_labels = np.maximum(np.asarray(allowed.sum(axis=0)).ravel(), 1.0)
+    return _share_of_class(counts + allowed @ sparse.diags_array(HABIT_PRIOR / n_labels))
 
 
 def _share_of_class(counts: sparse.csr_array) -> sparse.csr_array:
@@ -572,3 +654,77 @@ def _losses(distances: Floats, own: Index) -> tuple[Floats, Calibration]:
     first = np.take_along_axis(distances, order, axis=1)
     calibration = fit_calibration(first)
     return log_losses(first, calibration), calibration
+
+
+# -- images for a model that is fitted already ---------------------------------------------------------
+
+
+def read_new_labels(
+    y: Iterable[Any],
+    classes: Iterable[Any],
+    hierarchy: Hierarchy | None,
+    whole: Hierarchy | None,
+    coarse: Coarse,
+    unlabelled: Unlabelled,
+) -> Labels:
+    """Sort labels of images that are added to a fitted model; concepts that would be new classes are unknown.
+
+    Parameters
+    ----------
+    classes, hierarchy : of the model
+    whole : the hierarchy that the model was fitted with; None if it is not known, as after loading
+    """
+    read = read_labels(y, hierarchy, coarse, unlabelled, classes)
+    own, label, unknown = read.own.copy(), read.label.copy(), read.unknown.copy()
+    whole_tree = _Below(whole, None)
+    for k, (name, concepts, allowed) in enumerate(zip(read.names, read.concepts, read.sets, strict=True)):
+        if len(concepts) > 1:
+            continue
+        if coarse == "own":
+            unknown |= label == k
+        elif allowed.sum() == 1:
+            if not (whole_tree.is_concept(name) and whole_tree.is_chain((name,))):
+                raise HierarchyError(_one_class(name, read.classes[np.argmax(allowed)]))
+            own[label == k], label[label == k] = np.argmax(allowed), -1
+    return read._replace(own=own, label=label, unknown=unknown)
+
+
+@dataclass(frozen=True, eq=False)
+class Teacher:
+    """What a fitted model makes of further images whose labels are above its classes.
+
+    Responsibilities are the model's own probabilities, restricted to the classes that a label allows, times how often
+    images of each class carry that label.
+    """
+
+    model: PathModel
+    names: tuple[str, ...]
+    sets: NDArray[np.bool_]  # (n_sets, n_classes)
+    habits: sparse.csr_array  # (n_sets, n_classes)
+
+    @classmethod
+    def of(cls, model: PathModel, labels: Labels, counts: CoarseCounts | None) -> Teacher:
+        """For the labels of some images; `counts` are those of the images that the model has learned from."""
+        known, n_own = counts or {}, len(labels.names)
+        place = {str(label): c for c, label in enumerate(model.classes.tolist())}
+        row_of = {name: k for k, name in enumerate(dict.fromkeys([*labels.names, *known]))}
+        entries = [(n, row_of[name], place[c]) for name, count in known.items() for c, n in count.classes.items()]
+        numbers, rows, columns = zip(*entries, strict=True) if entries else ((), (), ())
+        taught = sparse.csr_array((numbers, (rows, columns)), (len(row_of), len(place)), dtype=np.float64)
+        sets = sparse.vstack([sparse.csr_array(labels.sets), taught[n_own:] > 0.0])
+        return cls(model, labels.names, labels.sets, _habits_of(taught, sets)[:n_own])
+
+    def __call__(self, images: NDArray[Any], label: Index) -> sparse.csr_array:
+        """Responsibilities of raw images, (n_images, n_classes); `label` is a position in `names` for each."""
+        n_classes = self.sets.shape[1]
+        if not len(images):
+            return sparse.csr_array((0, n_classes))
+        new = CoarseImages(images, label, np.ones(len(images)), np.arange(len(images)), self.names, self.sets)
+        odds = []
+        for rows, classes in new.by_label:
+            scores = np.empty((len(rows), len(classes)))
+            for part in blocks(0, len(rows), n_classes):
+                probabilities = self.model.probabilities(images[rows[part]])[:, classes]
+                scores[part] = np.log(np.maximum(probabilities, np.finfo(np.float64).tiny))
+            odds.append(scores)
+        return _normalised(odds, new, self.habits)
