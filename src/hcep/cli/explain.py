@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 NAMED = 0.05
 #: Photos whose maps fit one picture.
 MAX_STRIPS = 100
+#: Labels above the classes that a report lists.
+REPORTED_LABELS = 20
 
 
 def explain(
@@ -104,7 +106,9 @@ def explain(
     else:
         n_answers = _print(each, tree, n_best is not None, hierarchy, files=len(files) > 1)
     if html is not None:
-        write_text(html, explaining.report.photo_report(answers))
+        by_label = list(opened.images_by_label().items())[:REPORTED_LABELS]
+        rows = [("Label above the classes", "Training images"), *by_label] if by_label else []
+        write_text(html, explaining.report.photo_report(answers, rows=rows))
     if where_png is not None and answers:
         from hcep.explain.map_drawing import stacked
 

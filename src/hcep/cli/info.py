@@ -42,7 +42,12 @@ def info(
         if as_json:
             say_json(facts)
         else:
-            Console().print(table_of(None, [(key.replace("_", " "), str(value)) for key, value in facts.items()]))
+            Console().print(table_of(None, [(key.replace("_", " "), _in_lines(value)) for key, value in facts.items()]))
+
+
+def _in_lines(value: Any) -> str:
+    """A value as text; a dict has one line per entry."""
+    return "\n".join(f"{key}: {one}" for key, one in value.items()) if isinstance(value, dict) else str(value)
 
 
 def _list_encoders(as_json: bool) -> None:

@@ -100,8 +100,9 @@ def model_card(
 
 def _training(model: HCEPClassifier, data: str | None, counts: Mapping[Any, int] | None) -> str:
     title = f"Trained on {escape_markdown(data)}." if data else "The training data was not recorded."
+    coarse = _coarse(model)
     if not counts:
-        return f"{title} Images per class were not recorded; there are {len(model.classes_):,} classes."
+        return f"{title} Images per class were not recorded; there are {len(model.classes_):,} classes.{coarse}"
     hierarchy = model.hierarchy_
     by_label = {str(label): n for label, n in counts.items()}
     known = [(str(label), hierarchy.leaf_of(str(label))) for label in model.classes_.tolist()]
@@ -111,7 +112,21 @@ def _training(model: HCEPClassifier, data: str | None, counts: Mapping[Any, int]
     ]
     more = f"\n\n… and {len(rows) - MAX_CLASSES:,} more classes." if len(rows) > MAX_CLASSES else ""
     total = f"{title} {sum(by_label.values()):,} images of {len(rows):,} classes.\n\n"
-    return total + _table(("class", "name", "images"), rows[:MAX_CLASSES]) + more
+    return total + _table(("class", "name", "images"), rows[:MAX_CLASSES]) + more + coarse
+
+
+def _coarse(model: HCEPClassifier) -> str:
+    """A table of the labels above the classes, if images have such labels."""
+    counts = model.coarse_counts_
+    if not counts:
+        return ""
+    rows = [(escape_markdown(name), escape_markdown(str(count))) for name, count in list(counts.items())[:MAX_CLASSES]]
+    n_images = sum(count.n_images for count in counts.values())
+    more = f"\n\n… and {len(counts) - MAX_CLASSES:,} more labels." if len(counts) > MAX_CLASSES else ""
+    used = any(count.classes for count in counts.values())
+    effect = "each teaches the classes below its label" if used else "they were not used"
+    about = f"{n_images:,} more images have labels above the classes; {effect}."
+    return f"\n\n{about}\n\n{_table(('label', 'images'), rows)}{more}"
 
 
 def _configuration(model: HCEPClassifier, encoder: EncoderRecord | None) -> str:

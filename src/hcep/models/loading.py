@@ -26,6 +26,7 @@ from hcep.pursuit import SearchOptions, Stopping
 
 if TYPE_CHECKING:
     from hcep.classify import HCEPClassifier
+    from hcep.classify.coarse import CoarseCounts
     from hcep.classify.hedging import HeldOutScores
     from hcep.models.atom_names import AtomNames
 
@@ -120,7 +121,7 @@ class SavedModel:
         counts = [self.training.images_per_class.get(str(label), 0) for label in self.classes.tolist()]
         if model.images_per_class_ is None and all(counts):  # early releases recorded them as information only
             model.images_per_class_ = np.array(counts, dtype=np.int64)
-        model.n_grown_, model.n_unlike_ = fitted.n_grown, fitted.n_unlike
+        model.n_grown_, model.n_unlike_, model.coarse_counts_ = fitted.n_grown, fitted.n_unlike, self.coarse_counts
         correct = parse_tensors(self.file(TENSORS), self._specs, [LEFT_OUT]).get(LEFT_OUT, ())
         tried = zip(map(msgspec.structs.asdict, document.leave_one_out), correct, strict=True)
         model.leave_one_out_ = [LeaveOneOutScore(**row, correct=right) for row, right in tried]
@@ -131,11 +132,45 @@ class SavedModel:
         return model
 
     @cached_property
+    def coarse_counts(self) -> CoarseCounts | None:
+        """Images with labels above the classes, and the classes that learned from them; None if there are none."""
+        from hcep.classify.coarse import CoarseCount
+
+        records = self.document.fitted.coarse_counts or {}
+        return {name: CoarseCount(one.n_images, one.classes) for name, one in records.items()} or None
+
+    @cached_property
     def atom_names(self) -> AtomNames | None:
         """Names of the atoms, or None."""
         from hcep.models.atom_names import parse_names
 
         return parse_names(self.file(ATOMS), self.hierarchy) if ATOMS in self.document.files else None
+
+    def images_by_label(self) -> dict[str, str]:
+        """For each label above the classes, the images of the concept and what became of them, in words."""
+        known = self.coarse_counts or {}
+        return {
+            name: self.images_of(name) if name in self.hierarchy else f"coarse {count}" for name, count in known.items()
+        }
+
+    def images_of(self, synset: str) -> str:
+        """How many training images a concept has: "exact 12, coarse 48 (they went to: versicolor 31, pseudacorus 17)".
+
+        Exact images are labelled with a class below the concept, coarse ones with the concept itself. For a class the
+        number of coarse images that it learned from follows instead. Empty if the model does not record any of them.
+        """
+        hierarchy, known = self.hierarchy, self.coarse_counts or {}
+        by_class = self.document.per_class("images_per_class")
+        if by_class is None:
+            return ""
+        below = {synset, *hierarchy.descendants(synset)}
+        exact = sum(int(n) for n, leaf in zip(by_class, self._leaves.tolist(), strict=True) if leaf in below)
+        names = [synset, *(name for name, _ in hierarchy.merged(synset))]
+        words = [f"exact {exact:,}", *(f"coarse {known[name]}" for name in names if name in known)]
+        if hierarchy.is_leaf(synset):
+            taught = sum(count.classes.get(hierarchy.class_of(synset), 0.0) for count in known.values())
+            words += [f"from coarse labels {taught:,.0f}"] if taught >= 0.5 else []
+        return ", ".join(words)
 
     def facts(self) -> dict[str, Any]:
         """A summary of the model, as ``hcep info MODEL --json`` prints it."""
@@ -154,6 +189,7 @@ class SavedModel:
             "head": document.parameters["head"],
             "trained_on": self.training.data or "not recorded",
             "images": self.training.n_images or (0 if counts is None else int(counts.sum())),
+            **({"labels_above_classes": self.images_by_label()} if self.coarse_counts else {}),
             **self.training.metrics,
         }
 

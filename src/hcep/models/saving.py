@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import hcep
 from hcep.classify import HCEPClassifier
+from hcep.classify.coarse import CoarseCounts
 from hcep.classify.heads import AdamWHead, head_name
 from hcep.errors import HCEPError
 from hcep.models import schema
@@ -133,6 +134,8 @@ def _document(model: HCEPClassifier) -> dict[str, Any]:
             "n_unlike": model.n_unlike_,
             "n_held_out": 0 if model.held_out_ is None else len(model.held_out_),
             "stopping": None if model.stopping_ is None else list(model.stopping_),
+            # Without such labels the field is left out, so that earlier releases can read the model.
+            **({"coarse_counts": _coarse_record(model.coarse_counts_)} if model.coarse_counts_ else {}),
         },
         "transform": {
             **_fields(schema.TransformRecord, transform),
@@ -142,6 +145,10 @@ def _document(model: HCEPClassifier) -> dict[str, Any]:
         "head": None if head is None else _head_record(head),
         "leave_one_out": [_fields(schema.LeaveOneOutRecord, score) for score in model.leave_one_out_],
     }
+
+
+def _coarse_record(counts: CoarseCounts) -> dict[str, Any]:
+    return {name: {"n_images": count.n_images, "classes": count.classes} for name, count in counts.items()}
 
 
 def _head_record(head: Any) -> dict[str, Any]:

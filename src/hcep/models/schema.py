@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -89,6 +89,17 @@ class Parameters(_Record, frozen=True):
     unlabelled: Literal["ignore", "use"] = "ignore"
 
 
+class CoarseRecord(_Record, frozen=True):
+    """Images with a label above the classes, and how many of them each class has learned from."""
+
+    n_images: PositiveCount
+    classes: dict[str, NotNegative]  # by the class as text; empty if they were not used
+
+    def __post_init__(self) -> None:
+        if sum(self.classes.values()) > 1.01 * self.n_images + 1.0:
+            raise ValueError(f"classes must be at most {self.n_images:,} images in all, as n_images says")
+
+
 class FittedRecord(_Record, frozen=True):
     """Values that the fit chose."""
 
@@ -111,6 +122,8 @@ class FittedRecord(_Record, frozen=True):
     n_held_out: Count = 0
     # Intercept and slope of the rule that ends a search with ``n_paths="auto"``.
     stopping: tuple[Finite, Finite] | None = None
+    # By label; missing if all images are labelled with their class.
+    coarse_counts: dict[str, CoarseRecord] | None = None
 
 
 class TransformRecord(_Record, frozen=True):
@@ -272,10 +285,14 @@ class Document(_Record, frozen=True, dict=True, eq=False):
             if name not in self.files:
                 raise ValueError(f"field {f'files.{name}'!r} is missing")
         labels = {str(label) for label in self.class_record.labels}
-        for label in self.training.images_per_class:
-            if label not in labels:
-                close = near_matches(label, labels)
-                raise ValueError(f"training.images_per_class has {label!r}, which is not a class of the model.{close}")
+        by_class: dict[str, Iterable[str]] = {"training.images_per_class": self.training.images_per_class}
+        for name, count in (self.fitted.coarse_counts or {}).items():
+            by_class[f"fitted.coarse_counts.{name}.classes"] = count.classes
+        for field, classes in by_class.items():
+            for label in classes:
+                if label not in labels:
+                    close = near_matches(label, labels)
+                    raise ValueError(f"{field} has {label!r}, which is not a class of the model.{close}")
 
 
 def class_record(classes: NDArray[Any]) -> dict[str, Any]:

@@ -139,6 +139,8 @@ class _Page:
             text("h2", h.name(synset), "wrap")
             names = ", ".join([synset, *(name for _, name in h.merged(synset))])
             text("p", names, "small soft wrap")
+            if images := self.engine.saved.images_of(synset):
+                text("p", f"Training images: {images}", "small wrap")
             for title, others in (("Above", h.ancestors(synset)), ("Below", h.children(synset))):
                 if others:
                     text("h3", title)
