@@ -20,7 +20,7 @@ from rich.progress import Progress
 
 from hcep import HCEPClassifier
 from hcep.dictionary import DependentAtomsWarning
-from hcep.evaluate import grade
+from hcep.evaluate.grade import grade
 
 sys.path.append(str(Path(__file__).parents[1]))  # the folder `experiments` is not installed
 from experiments.baselines.methods import make_method

@@ -23,6 +23,7 @@ from experiments.page import MARK, heading, results_page, with_tables
 from experiments.records import Records
 from experiments.tasks import Task, task_from_arrays
 from hcep import Hierarchy, datasets, embeddings
+from hcep.embeddings.files import is_store
 from hcep.errors import HCEPError, MissingExtraError, near_matches, quoted
 
 RESULTS, SMOKE = Path("experiments/results"), Path("experiments/smoke")
@@ -195,12 +196,12 @@ def _run(
 
 def user_task(data: Path, encoder: str | None, hierarchy: str | None, results: Path) -> Task:
     """The user's data as a task; a folder of images is first encoded into a store next to the results."""
-    if encoder is not None and not embeddings.is_store(data):
+    if encoder is not None and not is_store(data):
         digest = sha256(f"{data.resolve()} {encoder} None".encode()).hexdigest()[:8]
         store = results / "stores" / f"{data.resolve().name}-{digest}"
         datasets.encode_images(data, encoder, store, progress=True)
         data = store
-    elif data.is_dir() and not embeddings.is_store(data):
+    elif data.is_dir() and not is_store(data):
         raise HCEPError(f"{str(data)!r} is a folder of images; pass --encoder to encode them")
     train, val = (
         embeddings.read_embeddings(data, _split(data, wanted)) for wanted in (("train",), ("val", "validation", "test"))
@@ -215,7 +216,7 @@ def user_task(data: Path, encoder: str | None, hierarchy: str | None, results: P
 
 def _split(data: Path, wanted: tuple[str, ...]) -> str:
     """The first of the wanted splits that the data have."""
-    read = embeddings.EmbeddingStore if embeddings.is_store(data) else embeddings.read_embeddings
+    read = embeddings.EmbeddingStore if is_store(data) else embeddings.read_embeddings
     splits = read(data).splits
     known = set() if splits is None else {str(split) for split in splits.tolist() if split is not None}
     for split in wanted:

@@ -8,7 +8,7 @@ from experiments.baselines.methods import METHODS, make_method
 from experiments.records import OF_IMAGES, Row, packed
 from experiments.tasks import Task
 from hcep.classify import AdamWHead
-from hcep.evaluate import grade
+from hcep.evaluate.grade import grade
 
 #: The settings of one cell, which is measured and saved as a whole.
 Cell = dict[str, Any]

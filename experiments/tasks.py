@@ -10,10 +10,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep.datasets import cifar10_hierarchy, imagenet_hierarchy, load_sample
+from hcep.datasets import load_sample
+from hcep.datasets.hierarchies import cifar10_hierarchy
 from hcep.embeddings import read_embeddings
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
+from hcep.hierarchy.imagenet import imagenet_hierarchy
 
 #: The environment variable with the folder that holds the measured embeddings in `data`.
 SHARED = "HCEP_SHARED"

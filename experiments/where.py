@@ -18,10 +18,11 @@ from experiments.records import Row
 from experiments.tables import markdown, number
 from experiments.tasks import SHARED, shared_data
 from hcep.classify import HCEPClassifier
-from hcep.datasets import imagenet_classes, load_sample
+from hcep.datasets import load_sample
 from hcep.embeddings import load_encoder
 from hcep.errors import HCEPError
 from hcep.explain import concept_maps
+from hcep.hierarchy.imagenet import imagenet_classes
 from hcep.models.opening import builtin_model, linear_head
 
 Array = NDArray[Any]

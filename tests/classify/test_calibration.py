@@ -11,7 +11,8 @@ from hcep import HCEPClassifier, Hierarchy
 from hcep.classify.calibration import Calibration, class_priors, fit_calibration, log_losses
 from hcep.errors import HCEPError
 from hcep.evaluate import expected_calibration_error
-from hcep.models import load_model, save_model
+from hcep.models.loading import load_model
+from hcep.models.saving import save_model
 
 TREE = Hierarchy.from_edges(
     [("r", "animal"), ("r", "thing"), ("animal", "cat"), ("animal", "dog"), ("animal", "fox"), ("thing", "car")]

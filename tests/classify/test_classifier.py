@@ -39,7 +39,7 @@ from hcep.classify import nn
 from hcep.classify.choosing import ANCHOR, ANCHORS, FALLBACK_SHRINKAGE, FEW_ANCHOR, POWERS, SHRINKAGES
 from hcep.classify.heads import AdamWHead
 from hcep.datasets import make_hierarchical_concepts
-from hcep.dictionary import DictionaryError
+from hcep.errors import DictionaryError
 from hcep.models import ModelError
 from hcep.pursuit.folded import Fold
 

@@ -5,7 +5,8 @@ import pytest
 
 from hcep import HCEPClassifier
 from hcep.datasets import load_sample
-from hcep.models import load_model, save_model
+from hcep.models.loading import load_model
+from hcep.models.saving import save_model
 
 
 @pytest.fixture(scope="module")

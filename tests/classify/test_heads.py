@@ -18,7 +18,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from hcep import HCEPClassifier, HCEPError, HCEPTransformer, Hierarchy
 from hcep.classify import make_method
 from hcep.classify.heads import AdamWHead, make_head, restored_head
-from hcep.models import ModelError, load_model, save_model
+from hcep.models import ModelError
+from hcep.models.loading import load_model
+from hcep.models.saving import save_model
 from hcep.models.schema import seal
 from tests.conftest import shared_file
 
@@ -181,7 +183,7 @@ def test_a_saved_head_predicts_the_same_without_torch(pets: Hierarchy, tmp_path:
     code = f"""
 import json, sys
 import numpy as np
-from hcep.models import load_model
+from hcep.models.loading import load_model
 model = load_model({str(tmp_path / "model")!r})
 X = np.load({str(tmp_path / "X.npy")!r})
 print(json.dumps([model.predict(X).tolist(), model.predict_proba(X).tolist(), model.n_iter_, "torch" in sys.modules]))

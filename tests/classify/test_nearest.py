@@ -9,7 +9,7 @@ import pytest
 
 from hcep import ConceptDictionary, HCEPError, Hierarchy
 from hcep.classify import hnn, nn
-from hcep.dictionary import DictionaryError
+from hcep.errors import DictionaryError
 from hcep.pursuit.blocks import BLOCK
 from tests.reference.random_problems import random_dictionary, random_hierarchy
 

@@ -35,7 +35,9 @@ def test_single_pictures_get_one_path_and_averages_two(fitted, sample):
 
 
 def test_the_rule_sees_no_validation_image_and_is_saved(fitted, sample, tmp_path):
-    from hcep.models import load_model, read_model, save_model
+    from hcep.models import read_model
+    from hcep.models.loading import load_model
+    from hcep.models.saving import save_model
 
     save_model(fitted, tmp_path / "model")
     again = load_model(tmp_path / "model")

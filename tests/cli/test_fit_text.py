@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from hcep.models import load_model
+from hcep.models.loading import load_model
 from tests.cli.test_interpret import fails, run
 
 # Before the next import: a module that was skipped halfway has no fixtures to give.

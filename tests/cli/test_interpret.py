@@ -13,8 +13,10 @@ from hcep.datasets import load_sample
 from hcep.embeddings import Embeddings, import_embeddings, load_encoder
 from hcep.errors import HCEPError
 from hcep.explain.report import TEMPLATES
-from hcep.models import load_model, read_model, save_model
+from hcep.models import read_model
 from hcep.models.atom_names import AtomName, AtomNames, Phrase, save_atom_names
+from hcep.models.loading import load_model
+from hcep.models.saving import save_model
 from tests.taxonomy.llm.chat_server import Answering, running_chat, status
 from tests.taxonomy.naming.bear_space import BEARS, PHRASES, RIGHT, bear_images, counted_words
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hcep.cli.app import app
-from hcep.models import load_model
+from hcep.models.loading import load_model
 from tests.cli.test_own_data import ENCODER, TREE, fails, model as fitted, own_cache, photos, run, tree  # noqa: F401
 
 COLOURS = ("cat", "dog", "car", "bus")

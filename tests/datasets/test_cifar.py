@@ -6,8 +6,9 @@ import pickle
 import numpy as np
 import pytest
 
-from hcep.datasets import DatasetError, read_images
+from hcep.datasets import read_images
 from hcep.datasets.hierarchies import SUPERCLASSES, cifar100_hierarchy
+from hcep.errors import DatasetError
 from tests.datasets.tiny_files import CIFAR10, cifar10, cifar100, cifar_pixels, python2_pickle
 
 forms = pytest.mark.parametrize("binary", [False, True], ids=["python", "binary"])

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from hcep.datasets import DatasetError, read_images
+from hcep.datasets import read_images
+from hcep.errors import DatasetError
 from tests.datasets.tiny_files import touch, write
 
 

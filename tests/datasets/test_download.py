@@ -21,8 +21,9 @@ from typer.testing import CliRunner
 
 from experiments.command import app as experiments_app
 from hcep.cli.app import app
-from hcep.datasets import DatasetError, download, fetch, read_images
+from hcep.datasets import download, fetch, read_images
 from hcep.datasets.download import ARCHIVES, Archive, unpack
+from hcep.errors import DatasetError
 from tests.datasets.tiny_files import cifar10, touch, write
 
 

@@ -1,6 +1,7 @@
 import pytest
 
-from hcep.datasets import cifar10_hierarchy, find_hierarchy
+from hcep.datasets import find_hierarchy
+from hcep.datasets.hierarchies import cifar10_hierarchy
 from hcep.errors import HCEPError
 
 

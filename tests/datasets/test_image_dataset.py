@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hcep.datasets import DatasetError, ImageDataset, read_images
+from hcep.datasets import ImageDataset, read_images
 from hcep.embeddings.images import ImageItem
-from hcep.errors import HCEPError
+from hcep.errors import DatasetError, HCEPError
 from hcep.hierarchy.imagenet import imagenet_wnid
 from tests.conftest import shared_file
 from tests.datasets.tiny_files import VAL, cifar10, cifar100, imagenet, tiny_imagenet, touch, write

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from hcep.datasets import DatasetError, read_images
+from hcep.datasets import read_images
+from hcep.errors import DatasetError
 from hcep.hierarchy.imagenet import imagenet_classes
 from tests.datasets.tiny_files import VAL, VAL_LABELS, imagenet, touch, write
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from hcep.datasets import DatasetError, read_images
+from hcep.datasets import read_images
+from hcep.errors import DatasetError
 from tests.conftest import shared_file
 from tests.datasets.tiny_files import touch, write
 

@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from hcep.datasets import DatasetError
 from hcep.datasets.image_dataset import k_shot_rows, train_val_rows
+from hcep.errors import DatasetError
 
 laws = settings(max_examples=50, deadline=None)
 datasets = st.dictionaries(

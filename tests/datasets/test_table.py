@@ -4,7 +4,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hcep.datasets import DatasetError, read_images
+from hcep.datasets import read_images
+from hcep.errors import DatasetError
 from tests.datasets.tiny_files import touch, write
 
 CONTENT = {"path": ["z.jpg", "sub/a.jpg"], "label": ["dog", "cat"], "split": ["train", "validation"]}

@@ -2,7 +2,8 @@
 
 import pytest
 
-from hcep.datasets import DatasetError, read_images
+from hcep.datasets import read_images
+from hcep.errors import DatasetError
 from hcep.hierarchy.imagenet import imagenet_hierarchy
 from tests.datasets.tiny_files import tiny_imagenet, touch, write
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from hcep import ConceptDictionary, Hierarchy, HierarchyError
-from hcep.dictionary import DictionaryError, EmbeddingTransform
 from hcep.dictionary.moments import ClassMoments
-from hcep.dictionary.transform import unit_rows
+from hcep.dictionary.transform import EmbeddingTransform, unit_rows
+from hcep.errors import DictionaryError
 
 
 @pytest.fixture

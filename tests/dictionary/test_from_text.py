@@ -3,9 +3,9 @@ import pytest
 
 from experiments.tasks import SHARED, cifar10
 from hcep import ConceptDictionary, save
-from hcep.dictionary import DictionaryError
 from hcep.dictionary.from_text import text_dictionary, text_vectors
 from hcep.dictionary.transform import unit_rows
+from hcep.errors import DictionaryError
 from hcep.evaluate import paired_draws
 from hcep.models.fitting import text_classifier
 from tests.conftest import shared_file
@@ -106,7 +106,7 @@ def test_classes_with_and_without_images_can_be_mixed(task):
 
 
 def test_probabilities_sum_to_one_and_survive_saving(task, tmp_path):
-    from hcep.models import load_model
+    from hcep.models.loading import load_model
 
     model = text_classifier(text_dictionary(task.hierarchy, synthetic_texts(task), task.X))
     save(model, tmp_path / "model")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from hcep import ConceptDictionary, Hierarchy
-from hcep.dictionary import DictionaryError, EmbeddingTransform
-from hcep.dictionary.transform import shrunk_inverse_root, unit_rows
+from hcep.dictionary.transform import EmbeddingTransform, shrunk_inverse_root, unit_rows
+from hcep.errors import DictionaryError
 
 
 @pytest.fixture

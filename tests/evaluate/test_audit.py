@@ -20,7 +20,7 @@ from hcep.errors import HCEPError
 from hcep.evaluate import audit
 from hcep.evaluate.audit_checks import Subject, leakage, raw_images, run_checks
 from hcep.evaluate.audit_report import Audit
-from hcep.models import load_model
+from hcep.models.loading import load_model
 
 SETTINGS = {"shrinkage": 0.6, "anchor": 0.3, "power": 1.0, "refine": False}
 

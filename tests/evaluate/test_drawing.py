@@ -12,7 +12,7 @@ import pytest
 
 from hcep import HCEPClassifier, Hierarchy
 from hcep.errors import HCEPError
-from hcep.evaluate import concept_f1, risk_coverage, write_figures
+from hcep.evaluate import concept_f1, risk_coverage
 from hcep.evaluate.drawing import (
     concept_means,
     draw_icicle,
@@ -20,6 +20,7 @@ from hcep.evaluate.drawing import (
     icicle_boxes,
     icicle_page,
     mistakes_by_lca,
+    write_figures,
 )
 
 TRUE = ["cat", "cat", "dog", "fox", "car", "bus"]

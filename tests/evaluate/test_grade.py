@@ -6,8 +6,8 @@ import pytest
 from hcep.classify import make_method
 from hcep.datasets import make_hierarchical_concepts
 from hcep.errors import MissingExtraError
-from hcep.evaluate import compare_scores, evaluate_method, grade
-from hcep.evaluate.grade import grade_methods
+from hcep.evaluate import compare_scores, evaluate_method
+from hcep.evaluate.grade import grade, grade_methods
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import pytest
 from hcep import HCEPClassifier
 from hcep.datasets import make_hierarchical_concepts
 from hcep.errors import HCEPError
-from hcep.evaluate import evaluate_method, intervention_curve
-from hcep.evaluate.grade import limited
+from hcep.evaluate import evaluate_method
+from hcep.evaluate.grade import intervention_curve, limited
 from hcep.pursuit.limits import PathLimits
 from tests.conftest import k_shot
 

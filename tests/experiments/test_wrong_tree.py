@@ -3,8 +3,9 @@ from hypothesis import given, strategies as st
 
 from experiments.wrong_tree import KINDS, corrupt
 from hcep import Hierarchy
-from hcep.datasets import cifar10_hierarchy, imagenet_hierarchy
+from hcep.datasets.hierarchies import cifar10_hierarchy
 from hcep.errors import HCEPError
+from hcep.hierarchy.imagenet import imagenet_hierarchy
 
 TREE = imagenet_hierarchy().as_tree().restrict(imagenet_hierarchy().leaves[::25]).collapse()
 

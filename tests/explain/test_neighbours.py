@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from hcep import HCEPClassifier, explain_images
-from hcep.datasets import embeddings_of
+from hcep.datasets.encoding import embeddings_of
 from hcep.embeddings import EmbeddingStore, encode_to_store, load_encoder
 from hcep.embeddings.encoders import FunctionEncoder
 from hcep.errors import HCEPError

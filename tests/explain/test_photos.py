@@ -13,8 +13,9 @@ from hcep import HCEPClassifier
 from hcep.embeddings import load_encoder
 from hcep.errors import HCEPError
 from hcep.explain import explain_images, photos, report
-from hcep.models import read_model, save_model
+from hcep.models import read_model
 from hcep.models.atom_names import AtomName, AtomNames, save_atom_names
+from hcep.models.saving import save_model
 from tests.taxonomy.naming.bear_space import BEARS, bear_images
 
 ENCODER = "function:tests.taxonomy.naming.bear_space:colour_vectors"

@@ -6,7 +6,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from hcep.datasets import DatasetError
+from hcep.errors import DatasetError
 from hcep.hierarchy.imagenet import (
     imagenet_classes,
     imagenet_hierarchy,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hcep import HCEPClassifier, Hierarchy
-from hcep.models import save_model
 from hcep.models.atom_names import AtomName, AtomNames, Exemplar, Phrase, save_atom_names
+from hcep.models.saving import save_model
 
 PETS = Hierarchy.from_edges(
     [

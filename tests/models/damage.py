@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 import safetensors.numpy
 
-from hcep.models import ModelError, load_model, read_model
+from hcep.models import ModelError, read_model
 from hcep.models.atom_names import parse_names
-from hcep.models.loading import SavedModel, parse_hierarchy
+from hcep.models.loading import SavedModel, load_model, parse_hierarchy
 from hcep.models.saving import pack
 from hcep.models.schema import HIERARCHY, OPTIONAL, SEALED, file_record, seal
 

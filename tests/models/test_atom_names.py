@@ -13,9 +13,10 @@ import pytest
 
 from hcep import HCEPClassifier, explain_images
 from hcep.explain.report import photo_report
-from hcep.models import ModelError, load_model, read_model, save_model
+from hcep.models import ModelError, read_model
 from hcep.models.atom_names import AtomName, AtomNames, Exemplar, Phrase, save_atom_names
-from hcep.models.saving import pack
+from hcep.models.loading import load_model
+from hcep.models.saving import pack, save_model
 from tests.models.conftest import PET_LABELS, PET_NAMES, images
 from tests.models.damage import drop, edit_document, put, read_files, resealed
 from tests.models.test_folder import Killed, kill_at

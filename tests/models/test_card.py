@@ -9,7 +9,8 @@ from sklearn.exceptions import NotFittedError
 from hcep import HCEPClassifier, Hierarchy
 from hcep.classify.heads import AdamWHead
 from hcep.embeddings.protocol import EncoderRecord
-from hcep.models import model_card, save_model
+from hcep.models import model_card
+from hcep.models.saving import save_model
 from tests.models.conftest import PETS, TANGLED, TANGLED_LABELS, fitted
 
 ENCODER = EncoderRecord("open_clip:ViT-L-14/openai", "abc123")

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hcep.models import ModelError, load_model, read_model
+from hcep.models import ModelError, read_model
+from hcep.models.loading import load_model
 from tests.models.damage import drop, edit_arrays, edit_document, edit_hierarchy, put
 
 

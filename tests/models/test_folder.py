@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from hcep import HCEPClassifier
-from hcep.models import ModelError, load_model, save_model
-from hcep.models.saving import pack
+from hcep.models import ModelError
+from hcep.models.loading import load_model
+from hcep.models.saving import pack, save_model
 
 NAMES = {"model.json", "model.safetensors", "hierarchy.json", "README.md"}
 #: File operations of one save: four writes, four renames to .new, four to the final names.

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from hcep import HCEPClassifier
-from hcep.models import load_model, read_model, save_model
-from hcep.models.saving import pack
+from hcep.models import read_model
+from hcep.models.loading import load_model
+from hcep.models.saving import pack, save_model
 from hcep.models.schema import checksum
 from tests.models.damage import (
     flipped,

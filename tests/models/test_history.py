@@ -16,9 +16,10 @@ import pytest
 
 from hcep import HCEPClassifier
 from hcep.errors import HCEPError
-from hcep.models import ModelError, change_model, load_model, read_model, save_model, undo_change
+from hcep.models import ModelError, read_model
 from hcep.models.atom_names import AtomName, AtomNames, save_atom_names
-from hcep.models.saving import pack
+from hcep.models.loading import load_model
+from hcep.models.saving import change_model, pack, save_model, undo_change
 from tests.models.conftest import PET_LABELS, images
 from tests.models.test_folder import Killed, kill_at
 
@@ -117,7 +118,7 @@ def test_a_death_at_any_step_leaves_the_old_model_or_the_new(
 
 LOOP = """
 import sys
-from hcep.models import change_model
+from hcep.models.saving import change_model
 print("ready", flush=True)
 for i in range(10_000):
     change_model(sys.argv[1], f"rename {i}", lambda model: model.rename("cat", f"cat {i}"))

@@ -10,15 +10,9 @@ import pytest
 
 from hcep import HCEPClassifier
 from hcep.errors import MissingExtraError
-from hcep.models import (
-    ModelError,
-    download_model,
-    from_pretrained,
-    load_model,
-    push_model,
-    read_model,
-)
+from hcep.models import ModelError, download_model, from_pretrained, push_model, read_model
 from hcep.models.hub import _reason
+from hcep.models.loading import load_model
 from hcep.models.saving import pack
 from tests.models.hub_server import Hub, running_hub
 

@@ -6,8 +6,9 @@ from hcep.cli.app import app
 from hcep.embeddings.encoders import load_encoder
 from hcep.embeddings.images import open_image
 from hcep.errors import HCEPError
-from hcep.models import builtin_model, load_model, save_model
-from hcep.models.opening import LinearHead, linear_head, open_encoder
+from hcep.models.loading import load_model
+from hcep.models.opening import LinearHead, builtin_model, linear_head, open_encoder
+from hcep.models.saving import save_model
 from tests.conftest import shared_file
 
 runner = CliRunner()

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from hcep import HCEPClassifier, save
-from hcep.models import ModelError, load_model, loading as loading_module, read_model, schema
+from hcep.models import ModelError, loading as loading_module, read_model, schema
+from hcep.models.loading import load_model
 from tests.models.conftest import PET_LABELS, images
 from tests.models.damage import drop, edit_document
 

@@ -11,7 +11,9 @@ from sklearn.linear_model import LogisticRegression
 
 from hcep import HCEPClassifier, HCEPTransformer
 from hcep.embeddings.protocol import EncoderRecord
-from hcep.models import ModelError, load_model, read_model, save_model
+from hcep.models import ModelError, read_model
+from hcep.models.loading import load_model
+from hcep.models.saving import save_model
 from tests.models.conftest import PET_LABELS, PETS, fitted, images
 from tests.models.damage import read_files
 

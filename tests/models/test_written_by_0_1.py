@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from hcep.embeddings import EmbeddingStore
-from hcep.models import load_model, read_model, undo_change
+from hcep.models import read_model
+from hcep.models.loading import load_model
+from hcep.models.saving import undo_change
 
 FOLDER = Path(__file__).parent / "written_by_0_1"
 NAMES = sorted(path.parent.name for path in FOLDER.glob("*/model.json"))

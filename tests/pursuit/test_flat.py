@@ -10,7 +10,7 @@ import pytest
 from sklearn.linear_model import orthogonal_mp_gram
 
 from hcep import ConceptDictionary, HCEPError, Hierarchy, omp
-from hcep.dictionary import DictionaryError
+from hcep.errors import DictionaryError
 from hcep.pursuit.blocks import BLOCK
 
 

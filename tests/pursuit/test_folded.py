@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from hcep import ConceptDictionary, HCEPClassifier
-from hcep.dictionary import EmbeddingTransform
+from hcep.dictionary.transform import EmbeddingTransform
 from hcep.pursuit import folded, path_objectives
 from hcep.pursuit.folded import Fold, for_scores
 from tests.reference.random_problems import random_problem

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from hcep import ConceptDictionary, HCEPError, Hierarchy, hb_omp
-from hcep.dictionary import DependentAtomsWarning, DictionaryError
+from hcep.dictionary import DependentAtomsWarning
+from hcep.errors import DictionaryError
 from hcep.pursuit.blocks import BLOCK
 
 SEARCHES = [

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hcep import ConceptDictionary, HCEPError, Hierarchy, hb_omp
-from hcep.dictionary import DictionaryError
+from hcep.errors import DictionaryError
 from hcep.pursuit import path_objectives
 from hcep.pursuit.blocks import BLOCK
 from tests.reference.oracle import Oracle

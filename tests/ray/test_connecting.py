@@ -9,7 +9,7 @@ import pytest
 
 from hcep.cli.options import with_ray_address
 from hcep.errors import HCEPError, MissingExtraError
-from hcep.ray import Cluster
+from hcep.ray.cluster import Cluster
 
 
 @pytest.mark.slow

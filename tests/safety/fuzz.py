@@ -78,7 +78,7 @@ def model_files() -> dict[str, bytes]:
 
 
 def read_model(folder: Path, name: str, data: bytes) -> None:
-    from hcep.models import load_model
+    from hcep.models.loading import load_model
 
     for file, content in MODEL.items():
         (folder / file).write_bytes(content)

@@ -7,7 +7,8 @@ import pytest
 
 from hcep import HCEPClassifier
 from hcep.embeddings import EmbeddingStore
-from hcep.models import load_model, save_model
+from hcep.models.loading import load_model
+from hcep.models.saving import save_model
 from tests.embeddings.tiny import encode, make_images
 from tests.safety.kills import kill_at_random
 

@@ -20,7 +20,8 @@ from hcep.embeddings.store.writer import import_embeddings
 from hcep.errors import HCEPError
 from hcep.evaluate import audit
 from hcep.explain.photos import ExplainOptions, answer_batches
-from hcep.models import fit_model, fitting, read_model, save_model
+from hcep.models import fit_model, fitting, read_model
+from hcep.models.saving import save_model
 from tests.cli.test_workflow import run
 from tests.taxonomy.naming.bear_space import BEARS, bear_images
 

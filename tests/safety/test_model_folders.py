@@ -9,14 +9,15 @@ import pytest
 
 from hcep import HCEPClassifier
 from hcep.errors import HCEPError
-from hcep.models import load_model, save_model
 from hcep.models.folder import writing
-from hcep.models.loading import SavedModel
+from hcep.models.loading import SavedModel, load_model
+from hcep.models.saving import save_model
 from tests.safety.kills import kill_at_random
 
 SAVE = """
 import sys
-from hcep.models import load_model, save_model
+from hcep.models.loading import load_model
+from hcep.models.saving import save_model
 source, folder, n_saves = sys.argv[-3:]
 model = load_model(source)
 def work():

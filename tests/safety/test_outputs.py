@@ -13,7 +13,7 @@ from hcep import HCEPClassifier
 from hcep.cli.app import app
 from hcep.embeddings import load_encoder
 from hcep.errors import HCEPError
-from hcep.models import save_model
+from hcep.models.saving import save_model
 from tests.cli.test_workflow import run
 from tests.taxonomy.naming.bear_space import BEARS, bear_images
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from hcep import HCEPClassifier, HCEPError, Hierarchy, HierarchyError, support_scores
-from hcep.datasets import imagenet_hierarchy, load_sample
+from hcep.datasets import load_sample
 from hcep.evaluate.support import Outcome, class_f1
+from hcep.hierarchy.imagenet import imagenet_hierarchy
 from hcep.taxonomy import Add, Move, Remove, Rename, apply_edits
 from hcep.taxonomy.effects import HeldOut, compare, stratified_folds, what_if
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hcep import HCEPError, Hierarchy
-from hcep.datasets import imagenet_hierarchy
+from hcep.hierarchy.imagenet import imagenet_hierarchy
 from hcep.taxonomy import HeldOut, Move, lint_embeddings
 from hcep.taxonomy.effects import best_moves, what_if
 

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from hcep import HierarchyError
-from hcep.datasets import imagenet_hierarchy
-from hcep.hierarchy.imagenet import imagenet_classes, synset_gloss
+from hcep.hierarchy.imagenet import imagenet_classes, imagenet_hierarchy, synset_gloss
 from hcep.taxonomy import wordnet as wordnet_files
 from hcep.taxonomy.wordnet import Sense, WordNet
 

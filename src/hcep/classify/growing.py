@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep.dictionary import EmbeddingTransform
+from hcep.dictionary.transform import EmbeddingTransform
 from hcep.errors import HCEPError, HierarchyError, quoted
 from hcep.hierarchy import Hierarchy
 

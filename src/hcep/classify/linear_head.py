@@ -14,9 +14,10 @@ from hcep._checks import require_not_negative
 from hcep.classify.base import HierarchyLike, as_hierarchy, class_hierarchy, class_leaves
 from hcep.classify.calibration import Calibration
 from hcep.classify.hedging import ENOUGH, PERCENTILE
-from hcep.dictionary import ConceptDictionary, EmbeddingTransform
+from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import as_embeddings
 from hcep.dictionary.concept_dictionary import average_upwards
+from hcep.dictionary.transform import EmbeddingTransform
 from hcep.errors import HCEPError
 from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import hb_omp

@@ -32,11 +32,12 @@ def correct(
     """
     from hcep.explain.corrections import Corrections, image_hash
     from hcep.explain.finding import find_images
+    from hcep.models.opening import builtin_model
 
     if undo == bool(label or force or forbid):
         raise HCEPError("give what is right or wrong (--class, --force, --forbid), or --undo")
     model, images = model_and_images(model, images)
-    hierarchy = (models.builtin_model() if model is None else models.read_model(model)).path_model.hierarchy
+    hierarchy = (builtin_model() if model is None else models.read_model(model)).path_model.hierarchy
     file = Corrections(corrections, hierarchy, missing=True, lenient=True)
     hashes = {photo: image_hash(photo) for photo in find_images(images)}
     for photo, image in hashes.items():

@@ -30,6 +30,7 @@ def data(
     must download ImageNet yourself; --folder says where it is.
     """
     from hcep.datasets.download import ARCHIVES
+    from hcep.datasets.sample_data import write_sample
 
     if name is None:
         if as_json:
@@ -43,7 +44,7 @@ def data(
     if (encoder is None) != (output is None):
         raise HCEPError("--encoder and --output go together: the encoder, and the store to write")
     if name == "sample":
-        place = datasets.write_sample(folder or name)
+        place = write_sample(folder or name)
     else:
         place = datasets.fetch(name, folder, mirror=mirror, progress=not as_json)
     facts: dict[str, object] = {"dataset": name, "folder": place}

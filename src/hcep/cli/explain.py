@@ -64,6 +64,7 @@ def explain(
 ) -> None:
     """Explain photos: the class of each and the path of concepts that leads to it."""
     from hcep.explain.finding import find_images, refuse_no_images
+    from hcep.models.opening import builtin_model
 
     model, images = model_and_images(model, images)
     files = find_images(images)
@@ -78,7 +79,7 @@ def explain(
 
     if objects not in (None, "auto") and not (objects.isdigit() and int(objects) > 0):
         raise HCEPError(f"--objects: expected a number of objects or `auto`, got {objects!r}")
-    opened = models.builtin_model() if model is None else models.read_model(model)
+    opened = builtin_model() if model is None else models.read_model(model)
     hierarchy, answers = opened.path_model.hierarchy, Answers()
     if objects == "auto" and opened.path_model.stopping is None:
         tell("the model has no rule of its own for the number of objects (`hcep fit --several-objects` learns one)")

@@ -137,12 +137,13 @@ def _fit_text(
     output: Path, tree: Hierarchy, encoder: str, images: Path | None, data: Path | None, as_json: bool, **words: Any
 ) -> None:
     """Fit a model to the names of the hierarchy's leaves, save it and print what was made."""
+    from hcep.datasets.encoding import embeddings_of
     from hcep.dictionary.from_text import TEMPLATES
     from hcep.models.fitting import fit_text_model
     from hcep.taxonomy.naming.phrases import wordnet_words
 
     unlabelled, labelled = (
-        None if one is None else datasets.embeddings_of(one, encoder=encoder, progress=not as_json, on_labels=check)
+        None if one is None else embeddings_of(one, encoder=encoder, progress=not as_json, on_labels=check)
         for one, check in ((images, None), (data, lambda y: [tree.leaf_of(label) for label in y.tolist()]))
     )
     words |= {"templates": words["templates"] or TEMPLATES, "descriptions": wordnet_words(tree)[0]}

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hcep import datasets, embeddings as emb, models, taxonomy
+from hcep import embeddings as emb, models, taxonomy
 from hcep._files import refuse_existing
 from hcep._progress import progress
 from hcep.cli import options as opt
@@ -140,7 +140,7 @@ def edit(
     )
     if not edits:
         raise HCEPError("nothing to do: give --move, --add, --merge, --remove or --rename")
-    model = models.load_model(Path(tree)) if (Path(tree) / "model.json").is_file() else None
+    model = models.load(Path(tree)) if (Path(tree) / "model.json").is_file() else None
     images = None
     if data is not None:
         images = labelled(data, split, "train" if model is None else "val", **opt.columns(vectors, labels))
@@ -154,7 +154,9 @@ def edit(
 
 def labelled(place: Path, split: str | None, default: str = "train", **parts: Any) -> emb.Embeddings:
     """Labelled images, in any form that `hcep fit` takes; `parts` come from --vectors and --labels."""
-    images = datasets.embeddings_of(place, split, default_split=default, **parts)
+    from hcep.datasets.encoding import embeddings_of
+
+    images = embeddings_of(place, split, default_split=default, **parts)
     show_notes(images.notes)
     _ = images.y  # raises if labels are missing
     return images

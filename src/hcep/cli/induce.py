@@ -18,6 +18,7 @@ from hcep.hierarchy import Hierarchy, write_hierarchy
 from hcep.hierarchy.files import in_words
 from hcep.hierarchy.formats import find_format
 from hcep.taxonomy import WordNet, induction
+from hcep.taxonomy.induction.induced import Induced, read_names
 
 _CHAT = ("max_tokens", "timeout", "prices")
 #: The parameters of each method.
@@ -115,8 +116,8 @@ def induce(
     _finish(induced, output, as_json)
 
 
-def _by_llm(classes: Path, chat: Any, parameters: dict[str, Any], as_json: bool) -> induction.Induced:
-    names = induction.read_names(classes)
+def _by_llm(classes: Path, chat: Any, parameters: dict[str, Any], as_json: bool) -> Induced:
+    names = read_names(classes)
     console = Console(stderr=True, quiet=as_json, soft_wrap=True)
 
     def on_round(number: int, placement: Any) -> None:
@@ -128,16 +129,16 @@ def _by_llm(classes: Path, chat: Any, parameters: dict[str, Any], as_json: bool)
 
 def _from_text(
     classes: Path, corpus: list[Path] | None, vocabulary: list[Path] | None, parameters: dict[str, Any], as_json: bool
-) -> induction.Induced:
+) -> Induced:
     from hcep.taxonomy.induction.from_text import read_lines
 
     if not corpus:
         raise HCEPError("hcep induce text needs a text to read: pass --corpus")
-    names = induction.read_names(classes)
+    names = read_names(classes)
     if parameters.get("max_parents") == 0:
         parameters = {**parameters, "max_parents": None}
     if vocabulary:
-        parameters = {**parameters, "vocabulary": [word for path in vocabulary for word in induction.read_names(path)]}
+        parameters = {**parameters, "vocabulary": [word for path in vocabulary for word in read_names(path)]}
     lines = (line for path in corpus for line in read_lines(path))
     with Console(stderr=True, quiet=as_json).status("reading …"):
         return induction.induce_from_text(names, lines, **parameters)
@@ -183,7 +184,7 @@ def _write(hierarchy: Hierarchy, collapse: bool, output: Path) -> None:
     say(f"{output}: {in_words(hierarchy)}")
 
 
-def _finish(induced: induction.Induced, output: Path, as_json: bool) -> None:
+def _finish(induced: Induced, output: Path, as_json: bool) -> None:
     """Write the tree, print what is wrong with it, and end with exit code 1 if classes are missing from it."""
     write_hierarchy(induced.hierarchy, output)
     if as_json:

@@ -12,6 +12,8 @@ import typer
 from hcep import __version__, datasets, embeddings, models
 from hcep.cli.console import Console, escape, say, say_json, table_of
 from hcep.cli.options import Json, argument, option
+from hcep.embeddings.encoders import available_encoders
+from hcep.embeddings.files import is_store
 from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import read_described
 from hcep.hierarchy.formats import FORMATS
@@ -51,7 +53,7 @@ def _in_lines(value: Any) -> str:
 
 
 def _list_encoders(as_json: bool) -> None:
-    known = embeddings.available_encoders()
+    known = available_encoders()
     if as_json:
         say_json([{key: getattr(e, key) for key in ("source", "installed", "install", "example")} for e in known])
         return
@@ -114,7 +116,7 @@ def _installation() -> dict[str, Any]:
             facts[package] = version(package)
         except PackageNotFoundError:
             facts[package] = "not installed"
-    return facts | {"encoders": ", ".join(e.source for e in embeddings.available_encoders() if e.installed)}
+    return facts | {"encoders": ", ".join(e.source for e in available_encoders() if e.installed)}
 
 
 def _describe(path: Path) -> dict[str, Any]:
@@ -124,7 +126,7 @@ def _describe(path: Path) -> dict[str, Any]:
         raise HCEPError(f"there is nothing at {str(path)!r}")
     if (path / "model.json").is_file():
         return models.read_model(path).facts()
-    if embeddings.is_store(path):
+    if is_store(path):
         store = embeddings.EmbeddingStore(path)
         facts = {"kind": "store", "images": len(store), "dimensions": store.n_dims, "precision": store.dtype.name}
         facts |= {"encoder": store.encoder.name, "shards": len(store.shards), "skipped": len(store.skipped)}

@@ -103,7 +103,9 @@ def interpret(
 
 
 def _images(path: Path, split: str | None) -> Any:
-    if not embeddings.is_store(path):
+    from hcep.embeddings.files import is_store
+
+    if not is_store(path):
         return embeddings.read_embeddings(path, split)
     store = embeddings.EmbeddingStore(path)
     return store.select(splits=split) if split else store

@@ -138,7 +138,9 @@ def log(model: opt.Model) -> None:
 
 def undo(model: opt.Model) -> None:
     """Go back to the version before the last change; the newer one stays in `versions/`."""
-    say(f"{model}: undone: {models.undo_change(model).what}")
+    from hcep.models.saving import undo_change
+
+    say(f"{model}: undone: {undo_change(model).what}")
 
 
 def _read(model: Path, data: Path, split: str | None, **options: Any) -> embeddings.Embeddings:
@@ -150,7 +152,9 @@ def _read(model: Path, data: Path, split: str | None, **options: Any) -> embeddi
 
 
 def _change(model: Path, what: str, change: Callable[[Any], Any], *, keep_metrics: bool = False) -> None:
-    fitted = models.change_model(model, what, change, keep_metrics=keep_metrics)
+    from hcep.models.saving import change_model
+
+    fitted = change_model(model, what, change, keep_metrics=keep_metrics)
     say(f"{model}: {what}; {len(fitted.classes_):,} classes")
     if fitted.images_per_class_ is not None and (note := fitted.drift()):
         tell(note)

@@ -34,7 +34,7 @@ def open(
     class (at least 99 %). A bare layer needs --encoder, the encoder of its inputs.
     """
     from hcep.embeddings.encoders import SOURCES
-    from hcep.models.opening import linear_head
+    from hcep.models.opening import linear_head, open_encoder
 
     if output.exists() and not overwrite:
         how = "pass --overwrite to replace it, or give another name"
@@ -44,9 +44,9 @@ def open(
         tree = datasets.find_hierarchy(hierarchy, labels or (), on_note=tell, **opt.reader_options(options))
     X = None if data is None else embeddings.read_embeddings(data).X
     head = linear_head(source)
-    model = models.open_encoder(source, head=head, classes=labels, hierarchy=tree, images=X)
+    model = open_encoder(source, head=head, classes=labels, hierarchy=tree, images=X)
     inside = f"#{head.features}" if head.features else ""
     name = encoder or (source + inside if source.partition(":")[0] in SOURCES else None)
-    models.save_model(model, output, encoder=name)
+    models.save(model, output, encoder=name)
     agreed = "" if np.isnan(model.agreement_) else f", agrees with the layer on {model.agreement_:.1%}"
     say(f"{output}: {len(model.classes_):,} classes, {model.hierarchy_.depth} levels, anchor {model.anchor_:g}{agreed}")

@@ -52,7 +52,7 @@ CIFAR10_GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
 def cifar100_hierarchy() -> Hierarchy:
     """CIFAR-100's own hierarchy: coarse labels above fine ones, with the names in its files as ids.
 
-    >>> from hcep.datasets import cifar100_hierarchy
+    >>> from hcep.datasets.hierarchies import cifar100_hierarchy
     >>> cifar100_hierarchy().parents("streetcar")
     ('vehicles_2',)
     """
@@ -64,7 +64,7 @@ def cifar100_hierarchy() -> Hierarchy:
 def cifar10_hierarchy() -> Hierarchy:
     """A small tree above CIFAR-10's ten classes, with three levels.
 
-    >>> from hcep.datasets import cifar10_hierarchy
+    >>> from hcep.datasets.hierarchies import cifar10_hierarchy
     >>> cifar10_hierarchy().paths("cat")
     (('animal', 'mammal', 'cat'),)
     """

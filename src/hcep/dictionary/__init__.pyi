@@ -1,4 +1,2 @@
-from .checks import DictionaryError as DictionaryError
 from .concept_dictionary import ConceptDictionary as ConceptDictionary
 from .path_problem import DependentAtomsWarning as DependentAtomsWarning, PathProblem as PathProblem
-from .transform import EmbeddingTransform as EmbeddingTransform

@@ -45,7 +45,7 @@ class EmbeddingTransform:
     Examples
     --------
     >>> import numpy as np
-    >>> from hcep.dictionary import EmbeddingTransform
+    >>> from hcep.dictionary.transform import EmbeddingTransform
     >>> EmbeddingTransform(unit_norm=True, mean=np.array([0.0, 1.0]))(np.array([[3.0, 4.0]])).round(6)
     array([[ 0.6, -0.2]])
     """

@@ -1,5 +1,5 @@
-from .encoders import available_encoders as available_encoders, load_encoder as load_encoder
-from .files import is_store as is_store, read_embeddings as read_embeddings, write_embeddings as write_embeddings
+from .encoders import load_encoder as load_encoder
+from .files import read_embeddings as read_embeddings, write_embeddings as write_embeddings
 from .protocol import Encoder as Encoder
 from .store.embedding_store import EmbeddingStore as EmbeddingStore
 from .store.encoding import encode_to_store as encode_to_store

@@ -1,7 +1,7 @@
 from .audit_report import audit as audit
 from .compare import compare_scores as compare_scores
-from .drawing import concept_f1 as concept_f1, write_figures as write_figures
-from .grade import evaluate_method as evaluate_method, grade as grade, intervention_curve as intervention_curve
+from .drawing import concept_f1 as concept_f1
+from .grade import evaluate_method as evaluate_method
 from .image_scores import score_images as score_images
 from .statistics import (
     expected_calibration_error as expected_calibration_error,

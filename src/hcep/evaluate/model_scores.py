@@ -47,7 +47,7 @@ class Evaluation:
     grades : by label, the model and the methods, if they were scored image by image
     ids : of the images
     skipped : by label, why a method did not run
-    interventions : rows of `hcep.evaluate.intervention_curve`, if they were wanted
+    interventions : rows of `hcep.evaluate.grade.intervention_curve`, if they were wanted
     """
 
     source: str

@@ -206,7 +206,7 @@ def find_photos(images: Any) -> list[Path | Image]:
 def open_model(model: Any) -> tuple[PathModel, SavedModel | None]:
     """The classifier behind a folder, a saved model or a fitted classifier, and the saved model if there is one."""
     if model is None:
-        from hcep.models import builtin_model
+        from hcep.models.opening import builtin_model
 
         model = builtin_model()
     if isinstance(model, str | PathLike):

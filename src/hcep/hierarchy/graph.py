@@ -171,7 +171,7 @@ class Hierarchy:
         Case, plurals and the way words are joined do not matter. Synonyms are known for the synsets above ImageNet's
         classes. Raises HierarchyError where no concept has the name, or several have it.
 
-        >>> from hcep.datasets import imagenet_hierarchy
+        >>> from hcep.hierarchy.imagenet import imagenet_hierarchy
         >>> imagenet_hierarchy(["garbage truck", "tench"]).find("dustcart")
         'n03417042'
         """

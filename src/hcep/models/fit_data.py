@@ -10,11 +10,11 @@ from hcep._progress import waiting
 from hcep.classify import HCEPClassifier
 from hcep.classify.base import refuse_unknown
 from hcep.classify.coarse import EITHER, concepts_in
-from hcep.datasets import embeddings_of, find_hierarchy
-from hcep.datasets.encoding import refuse_out_of_step, tree_notes
+from hcep.datasets import find_hierarchy
+from hcep.datasets.encoding import embeddings_of, refuse_out_of_step, tree_notes
 from hcep.datasets.hierarchies import NAMED
-from hcep.embeddings import EmbeddingStore, is_store
-from hcep.embeddings.files import label_array_in
+from hcep.embeddings import EmbeddingStore
+from hcep.embeddings.files import is_store, label_array_in
 from hcep.errors import HCEPError, HierarchyError
 from hcep.hierarchy import Hierarchy
 from hcep.models.fitting import IN_MEMORY, fit_model
@@ -45,7 +45,7 @@ def fit_data(
 
     Parameters
     ----------
-    data : photos or embeddings, as `hcep.datasets.embeddings_of` reads them
+    data : photos or embeddings, as `hcep.datasets.encoding.embeddings_of` reads them
     folder : folder of the model; vectors of photos are kept in its subfolder ``store``
     hierarchy, reading : the hierarchy and the options of its reader, see `hcep.datasets.find_hierarchy`
     split : the split to fit to; by default "train", if there is one

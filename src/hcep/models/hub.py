@@ -122,7 +122,7 @@ def _reason(error: Exception) -> str:
     if status is None and any(map(is_silence, chain)):
         return (
             "the hub cannot be reached, and there is no earlier download; check the network and HF_ENDPOINT, or copy "
-            "the model's folder here and use hcep.models.load_model"
+            "the model's folder here and use hcep.load"
         )
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from hcep.classify.calibration import Calibration
 from hcep.classify.path_model import PathModel
-from hcep.dictionary import ConceptDictionary, EmbeddingTransform
+from hcep.dictionary import ConceptDictionary
+from hcep.dictionary.transform import EmbeddingTransform
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.errors import HierarchyError, near_matches, quoted
 from hcep.hierarchy import Hierarchy

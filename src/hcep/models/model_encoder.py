@@ -84,12 +84,12 @@ def embeddings_for(
 
     Parameters
     ----------
-    data : what `hcep.datasets.embeddings_of` reads
+    data : what `hcep.datasets.encoding.embeddings_of` reads
     own_classes : refuse labels that are not classes of the model; those of photos before they are encoded
     encoder, preprocessing : for photos, see `load_model_encoder`
-    **options : other options of `hcep.datasets.embeddings_of`
+    **options : other options of `hcep.datasets.encoding.embeddings_of`
     """
-    from hcep.datasets import embeddings_of
+    from hcep.datasets.encoding import embeddings_of
     from hcep.embeddings import read_embeddings
     from hcep.embeddings.files import is_embeddings
     from hcep.embeddings.vectors import OF_SPLIT

@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from hcep._checks import require, require_positive
 from hcep._progress import progress as bar
-from hcep.dictionary import ConceptDictionary, EmbeddingTransform, PathProblem
+from hcep.dictionary import ConceptDictionary, PathProblem
 from hcep.dictionary.checks import check_shape
 from hcep.dictionary.path_problem import namespace
+from hcep.dictionary.transform import EmbeddingTransform
 from hcep.errors import DictionaryError
 from hcep.pursuit.blocks import block_size
 from hcep.pursuit.result import Path, PathResult, path_codes

@@ -1,3 +1,2 @@
-from .cluster import Cluster as Cluster
 from .encoding import encode as encode
 from .fitting import evaluate as evaluate, fit as fit, predict as predict

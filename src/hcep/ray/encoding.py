@@ -73,7 +73,7 @@ def encode(
     encoder : a name, or a function that returns an encoder: each actor loads its own. The built-in one by default.
     store : folder or URL that all machines can reach
     batch_size, shard_size, dtype, strict, resume : see `hcep.embeddings.encode_to_store`
-    **cluster : parameters of `hcep.ray.Cluster`: address, n_workers, n_gpus, progress
+    **cluster : parameters of `hcep.ray.cluster.Cluster`: address, n_workers, n_gpus, progress
 
     Notes
     -----

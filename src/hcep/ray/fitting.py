@@ -58,7 +58,7 @@ def fit(
     store : folder or URL that all machines can reach
     hierarchy : a hierarchy as for `HCEPClassifier`, or a function from the list of classes to one
     split : the split to fit to; by default ``train``, if there is one
-    cluster : parameters of `hcep.ray.Cluster`: address, n_workers, progress
+    cluster : parameters of `hcep.ray.cluster.Cluster`: address, n_workers, progress
     **parameters : parameters of `HCEPClassifier`; the head must be "path"
 
     Notes
@@ -151,7 +151,7 @@ def predict(
         columns of `hcep predict`. A run that was stopped can be continued.
     split : predict only this split
     force : replace predictions of another model, store or split
-    **cluster : parameters of `hcep.ray.Cluster`: address, n_workers, n_gpus, progress
+    **cluster : parameters of `hcep.ray.cluster.Cluster`: address, n_workers, n_gpus, progress
     """
     machines, (stored, shards), target = Cluster(**cluster), Stored.of(store, split), Place.of(output)
     place, digest = Place.of(model), hashlib.sha256()

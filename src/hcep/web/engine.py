@@ -26,9 +26,11 @@ from hcep.explain.corrections import Correction, Corrections
 from hcep.explain.explainer import EncodedImage, Explainer
 from hcep.explain.photos import encode_pixels
 from hcep.hierarchy import Hierarchy
-from hcep.models import builtin_model, change_model, read_model, undo_change
+from hcep.models import read_model
 from hcep.models.loading import SavedModel
 from hcep.models.model_encoder import load_model_encoder, refuse_other_encoder
+from hcep.models.opening import builtin_model
+from hcep.models.saving import change_model, undo_change
 from hcep.models.schema import Change
 from hcep.pursuit.limits import Concepts, Request
 from hcep.web.batching import Batcher, ServerBusyError

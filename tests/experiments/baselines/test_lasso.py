@@ -14,8 +14,7 @@ from sklearn.linear_model import Lasso
 from experiments.baselines import penalised
 from experiments.baselines.penalised import NotConvergedWarning, lasso
 from hcep import ConceptDictionary, HCEPError
-from hcep.dictionary import DictionaryError
-from hcep.errors import MissingExtraError
+from hcep.errors import DictionaryError, MissingExtraError
 from tests.reference.random_problems import random_dictionary, random_hierarchy
 
 pytest.importorskip("skglm", reason="the lasso is skglm's")

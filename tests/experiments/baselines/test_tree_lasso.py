@@ -12,7 +12,7 @@ from scipy import sparse
 from experiments.baselines import tree_penalty
 from experiments.baselines.penalised import NotConvergedWarning, TreeLasso, lasso, tree_lasso
 from hcep import ConceptDictionary, HCEPError, Hierarchy
-from hcep.dictionary import DictionaryError
+from hcep.errors import DictionaryError
 from tests.reference.random_problems import random_dictionary, random_hierarchy
 
 SEEDS = st.integers(0, 10**6)

@@ -16,9 +16,10 @@ from hcep import HCEPClassifier, Hierarchy
 from hcep.embeddings import Embeddings, EmbeddingStore, encode_to_store
 from hcep.embeddings.encoders import FunctionEncoder
 from hcep.embeddings.images import ImageItem
-from hcep.models import change_model, fit_model, save_model
+from hcep.models import fit_model
 from hcep.models.atom_names import AtomName, AtomNames, Exemplar, Phrase, save_atom_names
 from hcep.models.card import EncoderRecord
+from hcep.models.saving import change_model, save_model
 
 TREE = Hierarchy.from_edges(
     [

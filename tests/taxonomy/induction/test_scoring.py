@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from hcep import Hierarchy
-from hcep.datasets import imagenet_hierarchy
 from hcep.errors import HCEPError
+from hcep.hierarchy.imagenet import imagenet_hierarchy
 from hcep.taxonomy.induction import induce_from_embeddings, induce_with_llm, score_induced
 from hcep.taxonomy.llm import ChatModel
 from tests.conftest import shared_file

@@ -8,7 +8,8 @@ import pytest
 from hcep import HCEPClassifier
 from hcep.embeddings import Embeddings, EmbeddingStore, import_embeddings
 from hcep.errors import HCEPError
-from hcep.models import read_model, save_model
+from hcep.models import read_model
+from hcep.models.saving import save_model
 from hcep.taxonomy.naming import interpret
 from tests.taxonomy.naming.bear_space import BEARS, PHRASES, RIGHT, bear_encoder, bear_images, bears
 

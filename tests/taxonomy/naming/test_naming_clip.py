@@ -8,7 +8,8 @@ import pytest
 from hcep import ConceptDictionary, HCEPClassifier, Hierarchy
 from hcep.embeddings import load_encoder
 from hcep.errors import HCEPError
-from hcep.models import read_model, save_model
+from hcep.models import read_model
+from hcep.models.saving import save_model
 from hcep.taxonomy.naming import name_atoms
 from hcep.taxonomy.naming.phrases import embed_phrases
 from tests.cli.test_interpret import fails, run

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from hcep import ConceptDictionary, HCEPClassifier, Hierarchy
-from hcep.dictionary import EmbeddingTransform
+from hcep.dictionary.transform import EmbeddingTransform
 from hcep.errors import DictionaryError, HCEPError
 from hcep.taxonomy.naming import name_atoms
 from hcep.taxonomy.naming.nearest import raw_atoms

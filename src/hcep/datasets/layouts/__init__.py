@@ -55,7 +55,8 @@ def read_images(
 
     Images are in the order of the table, or, for folders, split by split and sorted by path.
 
-    >>> from hcep.datasets import read_images, write_sample
+    >>> from hcep.datasets import read_images
+    >>> from hcep.datasets.sample_data import write_sample
     >>> read_images(write_sample("sample") / "photos")
     ImageDataset(2 images, 2 classes, layout 'folder', no splits)
     """
