@@ -104,7 +104,9 @@ def test_corrections_are_recorded_applied_and_undone(model, cat, photos, tmp_pat
     fails("has no correction in", *correct, "--undo")
     fails("give what is right or wrong", *correct)
     fails("'cow' is not a concept", *correct, "--class", "cow")
-    fails("'animal' is not a class but a concept above 'cat', 'dog'; force it", *correct, "--class", "animal")
+    run(*correct, "--class", "vehicle")  # which one, nobody could tell
+    assert explained(model, cat, "--corrections", file).startswith(("bus, ", "car, "))
+    run(*correct, "--undo")
     fails("force: no path has all of 'animal', 'bus'", *correct, "--class", "bus", "--force", "animal")
 
 
@@ -135,6 +137,25 @@ def test_fit_learns_from_corrected_classes(photos, tree, cat, model, tmp_path): 
     assert (counts["cat"], counts["dog"]) == (5, 7)
     file.write_text(file.read_text("utf-8").replace('"class":"dog"', '"class":"cow"'), encoding="utf-8")
     fails("'cow'", "fit", photos, *words, "-o", tmp_path / "other")  # nothing is learnt from half of a file
+
+
+@pytest.mark.parametrize("option", ["--class", "--force"])
+def test_a_correction_to_a_concept_above_classes_stays_a_coarse_label(photos, tree, model, option, tmp_path):  # noqa: F811
+    file, wrong = tmp_path / "kept.jsonl", photos / "train" / "cat" / "3.png"
+    run("correct", model, wrong, option, "vehicle", "--corrections", file)
+    run("correct", model, photos / "train" / "dog" / "3.png", option, "animal", "--corrections", file)
+    words = ("--encoder", ENCODER, "--hierarchy", tree, "--corrections", file)
+    run("fit", photos, *words, "-o", tmp_path / "m")
+    from hcep.models import read_model
+
+    saved = read_model(tmp_path / "m")
+    assert saved.classes.tolist() == ["bus", "car", "cat", "dog"]
+    counts = saved.training.images_per_class
+    # A dog that is forced to be an animal stays a dog; one that is corrected to be an animal is any animal.
+    exact_dogs, labels = {"--force": (6, {"vehicle"}), "--class": (5, {"vehicle", "animal"})}[option]
+    assert (counts["cat"], counts["dog"]) == (5, exact_dogs)
+    assert set(saved.coarse_counts) == labels
+    assert {count.n_images for count in saved.coarse_counts.values()} == {1}
 
 
 def test_unknown_concepts_and_incomplete_lines_of_a_file_give_notes(model, cat, tmp_path):  # noqa: F811

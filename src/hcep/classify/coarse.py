@@ -335,7 +335,7 @@ def joined_counts(first: CoarseCounts | None, second: CoarseCounts) -> CoarseCou
 
 def coarse_lines(counts: CoarseCounts) -> list[str]:
     """What was done with images that are labelled above the classes, one sentence per label."""
-    if not any(count.classes for count in counts.values()):
+    if counts and not any(count.classes for count in counts.values()):
         n_images = sum(count.n_images for count in counts.values())
         return [
             f"{n_images:,} images are labelled above the classes; they are not used, as held-out images were "

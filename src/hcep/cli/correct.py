@@ -26,9 +26,9 @@ def correct(
 ) -> None:
     """Record corrections of answers in a file that other commands take with --corrections.
 
-    --class gives the right class, --force and --forbid right and wrong concepts. A photo is recognised by its content,
-    so it may be moved and renamed. Concepts are ids, names or synonyms of the model's hierarchy; give the model folder
-    first if it is not the built-in model.
+    --class gives the right class, or a concept above it if nobody can tell the class; --force and --forbid give right
+    and wrong concepts. A photo is recognised by its content, so it may be moved and renamed. Concepts are ids, names or
+    synonyms of the model's hierarchy; give the model folder first if it is not the built-in model.
     """
     from hcep.explain.corrections import Corrections, image_hash
     from hcep.explain.finding import find_images

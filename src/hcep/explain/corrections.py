@@ -24,7 +24,7 @@ from msgspec import Meta, Struct
 
 from hcep._checks import convert_record, parse_json
 from hcep._files import sync_folder
-from hcep.errors import HCEPError, quoted
+from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
 from hcep.pursuit.limits import Concepts, PathLimits, Request
 
@@ -155,7 +155,7 @@ class Corrections:
         now, request = datetime.now(UTC).isoformat(timespec="seconds"), Request.of(force, forbid)
         if self.hierarchy is not None:
             request = _limits(self.hierarchy, *request)
-            label = None if label is None else class_label(self.hierarchy, label)
+            label = None if label is None else _label(self.hierarchy, label)
         correction = Correction(image_hash(image), *request, label, undo, file, who, now, why)
         key, in_force = correction.image, self._request(correction)
         _append(self.path, msgspec.json.encode(correction) + b"\n")
@@ -173,19 +173,22 @@ class Corrections:
             requests.append(Request(own.force + more.force, own.forbid + more.forbid))
         return requests
 
-    def corrected(self, embeddings: Embeddings) -> tuple[Embeddings, int]:
-        """Embeddings with corrected labels, and the number of labels that changed."""
+    def corrected(self, embeddings: Embeddings, hierarchy: Hierarchy | None = None) -> tuple[Embeddings, int]:
+        """Embeddings with corrected labels, and the number of labels that changed; see `labels`."""
         old = [None] * len(embeddings.X) if embeddings.labels is None else embeddings.labels.tolist()
-        new = self.labels(embeddings.hashes, old)
+        new = self.labels(embeddings.hashes, old, hierarchy)
         return replace(embeddings, labels=np.array(new, dtype=object)), sum(map(ne, new, old))
 
-    def labels(self, images: Sequence[str], labels: Sequence[Any]) -> list[Any]:
-        """Labels of images by hash, corrected if a correction gives a class or forces a concept that is a label."""
+    def labels(self, images: Sequence[str], labels: Sequence[Any], hierarchy: Hierarchy | None = None) -> list[Any]:
+        """Labels of images by hash, as corrections fix them.
+
+        A correction that gives a class, or a concept above classes, gives the label. One that forces a concept does so
+        if the concept is a label already or, with a hierarchy, unless the image's own label is below the concept.
+        """
         known, new = set(labels), list(labels)
         for i, image in enumerate(images):
             for correction, _ in self._by_image.get(image, [])[-1:]:
-                forced = [concept for concept in correction.force if concept in known]
-                new[i] = correction.label or (forced[-1] if forced else new[i])
+                new[i] = correction.label or _forced_label(correction.force, new[i], known, hierarchy)
         return new
 
     @property
@@ -243,19 +246,31 @@ def corrected_limits(
 def _limits(hierarchy: Hierarchy, force: Concepts = (), forbid: Concepts = (), label: str | None = None) -> Request:
     """Concepts by id, with the leaf of a class among the forced ones; raises as `PathLimits.of`."""
     forced, forbidden = ([hierarchy.find(name) for name in names] for names in Request.of(force, forbid))
-    own = [] if label is None else [hierarchy.leaf_of(class_label(hierarchy, label))]
+    own = [] if label is None else [_synset(hierarchy, label)]
     PathLimits.of(hierarchy, [*forced, *own], forbidden)
     return Request.of([*forced, *own], forbidden)
 
 
-def class_label(hierarchy: Hierarchy, name: str) -> str:
-    """The label of a class by its label, name or synonym; a concept above classes is an error."""
-    concept = hierarchy.own_leaves.get(name) or hierarchy.find(name)
-    if not hierarchy.is_leaf(concept):
-        raise HCEPError(
-            f"{name!r} is not a class but a concept above {quoted(hierarchy.children(concept), 3)}; force it"
-        )
-    return hierarchy.class_of(concept)
+def _forced_label(forced: Sequence[str], own: Any, known: set[Any], hierarchy: Hierarchy | None) -> Any:
+    """The label of an image that must be below some concepts: its own if that is below them, else the lowest."""
+    if hierarchy is None:
+        return next((concept for concept in reversed(forced) if concept in known), own)
+    concepts = sorted((one for one in forced if one in hierarchy), key=hierarchy.level)
+    if not concepts or concepts[-1] == hierarchy.root:  # the root says nothing of the class
+        return own
+    is_below = own in hierarchy and own in (concepts[-1], *hierarchy.descendants(concepts[-1]))
+    return own if is_below else concepts[-1]
+
+
+def _synset(hierarchy: Hierarchy, name: str) -> str:
+    """The leaf of a class, or a concept above classes, by its label, name or synonym."""
+    return hierarchy.own_leaves.get(name) or hierarchy.find(name)
+
+
+def _label(hierarchy: Hierarchy, name: str) -> str:
+    """The label of a class, or of a concept above classes, by its label, name or synonym."""
+    synset = _synset(hierarchy, name)
+    return hierarchy.class_of(synset) if hierarchy.is_leaf(synset) else synset
 
 
 def _is_whole(line: bytes) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from hcep._progress import waiting
 from hcep.classify import HCEPClassifier
 from hcep.classify.base import refuse_unknown
-from hcep.classify.coarse import EITHER, concepts_in
+from hcep.classify.coarse import EITHER, coarse_lines, concepts_in
 from hcep.datasets import find_hierarchy
 from hcep.datasets.encoding import embeddings_of, refuse_out_of_step, tree_notes
 from hcep.datasets.hierarchies import NAMED
@@ -70,18 +70,18 @@ def fit_data(
     for note in images.notes:
         on_note(note)
     if corrections is not None:
-        images, n = corrections.corrected(images)
-        on_note(f"{n:,} of {len(images.X):,} images have another class in {corrections.path}")
+        images, n_labels = corrections.corrected(images)
+        # Forced concepts become labels of a hierarchy, which must be above the classes that others are corrected to.
+        images, n_forced = corrections.corrected(images, tree_above(_classes(images.y)))
+        on_note(f"{n_labels + n_forced:,} of {len(images.X):,} images have another class in {corrections.path}")
     tree = tree_above(_classes(images.y))
     if tree is not None and hierarchy not in (None, "imagenet"):
         for note in tree_notes(concepts_in(images.y.tolist(), tree), tree):
             on_note(note)
     with waiting("fitting … (the first run compiles kernels)", progress):
         model = fit_model(images, tree, folder, **fitting)
-    if model.coarse_ is not None:
-        for line in model.coarse_.lines():
-            on_note(line)
-        on_note("pass -P coarse=own to make such labels classes of their own, or -P coarse=drop to leave them out")
+    for line in coarse_lines(model.coarse_counts_ or {}):
+        on_note(line)
     if tree is not None and (merged := _merged(model.hierarchy_)):
         on_note(merged)
     return model
