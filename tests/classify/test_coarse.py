@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 import pytest
 from sklearn.base import clone
 
 from hcep import HCEPClassifier, HCEPError, Hierarchy, HierarchyError
 from hcep.classify.coarse import read_labels
-from hcep.models.fitting import fit_in_parts
 
 EDGES = [
     ("thing", "bird"), ("thing", "vehicle"), ("bird", "finch"), ("bird", "owl"), ("owl", "barn owl"),
@@ -200,12 +197,6 @@ def test_lists_of_concepts_are_labels_in_fit(tree):
     model = HCEPClassifier(tree).fit(X, labels)
     assert model.coarse_.names == ("barn owl or eagle owl",)
     assert model.score(X, y) > 0.9
-
-
-def test_images_fitted_in_parts_refuse_labels_above_the_classes(tree):
-    _, y, _ = mostly_coarse(2, 4, spread=1.0)
-    with pytest.raises(HCEPError, match=r"labels such as .*'owl'.* are above classes.*coarse='own'"):
-        fit_in_parts(HCEPClassifier(tree), {0: Counter(y.tolist())}, each=pytest.fail, sample=10)
 
 
 def test_parameters_survive_cloning(tree):

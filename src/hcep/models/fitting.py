@@ -3,23 +3,24 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from hcep._progress import progress as progress_bar
 from hcep.classify import HCEPClassifier
 from hcep.classify.base import as_hierarchy
 from hcep.classify.calibration import class_priors
-from hcep.classify.coarse import read_labels
+from hcep.classify.coarse import CoarseCount, Labels, Teacher, read_labels
 from hcep.classify.linear_head import assembled
 from hcep.dictionary.checks import refuse_non_finite
 from hcep.dictionary.from_text import TEMPLATES, TextDictionary, text_dictionary, text_vectors
-from hcep.dictionary.moments import ClassMoments
+from hcep.dictionary.moments import ClassMoments, one_hot
 from hcep.dictionary.transform import prepared_rows
 from hcep.embeddings import Embeddings, Encoder
-from hcep.errors import HCEPError, quoted
+from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
 from hcep.models.saving import save_model
 
@@ -78,7 +79,8 @@ def fit_model(
         is_class = np.isin(y, model.classes_)  # a label above the classes says only in part whether an answer is right
         metrics = {"training accuracy": float(model.score(X[is_class], y[is_class]))}
     if several_objects:
-        model.fit_objects(*images)
+        is_class = np.isin(images[1], model.classes_)
+        model.fit_objects(images[0][is_class], images[1][is_class])
     chosen = (model.power_, model.shrinkage_, model.anchor_)
     scores = [s for s in model.leave_one_out_ if (s.power, s.shrinkage, s.anchor) == chosen]
     if scores:  # the last one is on all images; the power was chosen on some
@@ -145,40 +147,72 @@ def fit_in_parts(
     Parameters that are "auto", the calibration, the refinement of leaves and the floor of explained shares come from a
     sample with equally many images of each class.
 
+    Images with a label above the classes are in the sample as well: as many as if they were of the classes below it.
+    The fit to the sample decides whether they are used, as a fit in memory does. Then each of them counts for the
+    classes below its label by the probabilities of that model: one round, where a fit in memory has several.
+
     Parameters
     ----------
-    counts : images per class of each part, by the part's number
+    counts : images per label of each part, by the part's number
     each : ``each(description, work, **options)`` yields ``work(number, batches, **options)`` of each part, in any order
     sample : size of the sample
     """
     total = sum(counts.values(), Counter[str]())
-    _refuse_coarse(model, total)
-    taken = dict(each("sampling", take_sample, quotas=quotas(counts, total, sample)))
+    meaning = _Meaning.of(model, total)
+    taken = dict(each("sampling", take_sample, quotas=quotas(counts, total, sample, meaning.n_classes)))
     X, y = (np.concatenate(column) for column in zip(*(taken[number] for number in sorted(taken)), strict=True))
     del taken
     model.fit(X, y)
-    classes = list(map(str, model.classes_.tolist()))
+    if model.coarse_ is not None and len(y) == sum(n for label, n in total.items() if meaning.n_classes[label]):
+        return X, y  # the sample is everything, so that this is the fit in memory
+    leaves = dict(zip(map(str, model.classes_.tolist()), model._leaves.tolist(), strict=True))
     second = model.shrinkage_ is not None
     options: dict[str, Any] = {"power": model.power_, "unit_norm": model.unit_norm, "second": second}
-    moments = ClassMoments(second_moment=second)
-    for part in each("fitting", sum_up, leaves=dict(zip(classes, model._leaves.tolist(), strict=True)), **options):
+    options["leaves"] = {label: leaves[own] for label, own in meaning.own.items()}
+    if model.coarse_ is not None and model.coarse_.used:
+        teacher = Teacher.of(model.path_model(), meaning.labels, model.coarse_counts_)
+        options |= {"teacher": teacher, "sets": meaning.sets, "all_leaves": model._leaves.tolist()}
+    moments, taught = ClassMoments(second_moment=second), meaning.no_counts()
+    for part, counted in each("fitting", sum_up, **options):
         moments.merge(part)
-    _replace_moments(model, moments, np.array([total[label] for label in classes]))
+        taught = taught if counted is None else taught + counted
+    n_exact = Counter[str]()
+    for label, own in meaning.own.items():
+        n_exact[own] += total[label]
+    _replace_moments(model, moments, np.array([n_exact[label] for label in model.classes_.tolist()]))
+    if model.coarse_ is not None:
+        n_coarse = Counter[int]()
+        for label, k in meaning.sets.items():
+            n_coarse[k] += total[label]
+        model.coarse_counts_ = {
+            name: CoarseCount.of(n_coarse[k], taught[[k]], model.classes_)
+            for k, name in enumerate(meaning.labels.names)
+        }
+        model.coarse_ = None  # it knows of the sample alone
     return X, y
 
 
-def _refuse_coarse(model: HCEPClassifier, labels: Iterable[str]) -> None:
-    """Raise HCEPError for labels above the classes, which only a fit in memory can use."""
-    if model.hierarchy is None or model.coarse == "own":
-        return
-    read = read_labels(labels, as_hierarchy(model.hierarchy), model.coarse, model.unlabelled)
-    above = [*read.names, *(label for label, dropped in zip(labels, read.dropped, strict=True) if dropped)]
-    if above or read.renamed:
-        raise HCEPError(
-            f"labels such as {quoted(above or labels, 3)} are above classes, and images that are fitted in parts (on "
-            "disk, or on a cluster) cannot teach the classes below their label. Leave these images out, pass "
-            "coarse='own' to make such labels classes, or fit images in memory"
-        )
+class _Meaning(NamedTuple):
+    """What each label of images in parts says: a class, a set of classes, or nothing, if its images are not used."""
+
+    labels: Labels  # of the labels themselves, each once
+    own: dict[str, str]  # class of each label that says one
+    sets: dict[str, int]  # set of each other label, as a position in `labels.names`
+    n_classes: dict[str, int]  # classes that each label allows
+
+    @classmethod
+    def of(cls, model: HCEPClassifier, total: Iterable[str]) -> "_Meaning":
+        labels = list(total)
+        hierarchy = None if model.hierarchy is None else as_hierarchy(model.hierarchy)
+        read = read_labels(labels, hierarchy, model.coarse, model.unlabelled)
+        own = {label: read.classes[c] for label, c in zip(labels, read.own.tolist(), strict=True) if c >= 0}
+        sets = {label: k for label, k in zip(labels, read.label.tolist(), strict=True) if k >= 0}
+        allowed = {label: int(read.sets[k].sum()) for label, k in sets.items()}
+        return cls(read, own, sets, dict.fromkeys(labels, 0) | dict.fromkeys(own, 1) | allowed)
+
+    def no_counts(self) -> sparse.csr_array:
+        """Images of each set that went to each class, (n_sets, n_classes): none yet."""
+        return sparse.csr_array(self.labels.sets.shape)
 
 
 def fit_streaming(
@@ -198,9 +232,10 @@ def fit_streaming(
 
 
 def accuracy(model: HCEPClassifier, store: "EmbeddingStore", y: NDArray[Any], progress: bool = False) -> float:
-    """The share of images whose predicted class is their label."""
+    """The share of images whose predicted class is their label, of those that are labelled with a class."""
     batches = blocks(store, y, progress and "predicting")
-    return float(sum(np.sum(model.predict(X) == labels) for X, labels in batches) / len(y))
+    n_right = sum(np.sum(model.predict(X) == labels) for X, labels in batches)
+    return float(n_right / max(np.isin(y, model.classes_).sum(), 1))
 
 
 def blocks(
@@ -216,21 +251,25 @@ def blocks(
             advance(len(X))
 
 
-def quotas(counts: Mapping[int, Counter[str]], total: Counter[str], sample: int) -> dict[int, dict[str, int]]:
-    """How many images of each class every part contributes to the sample: equally many per class, by the part's share.
+def quotas(
+    counts: Mapping[int, Counter[str]], total: Counter[str], sample: int, n_classes: Mapping[str, int]
+) -> dict[int, dict[str, int]]:
+    """How many images of each label every part contributes to the sample: equally many per class, by the part's share.
 
     Parameters
     ----------
-    counts : images per class of each part, by the part's number
-    total : images per class
+    counts : images per label of each part, by the part's number
+    total : images per label
     sample : images to take; all images, if there are no more
+    n_classes : classes that each label allows; its images are as many as those of so many classes
     """
-    most = max(2, sample // len(total)) if sum(total.values()) > sample else max(total.values())
+    n_images, n_units = sum(n for label, n in total.items() if n_classes[label]), sum(n_classes.values())
+    most = max(2, sample // n_units) if n_images > sample else n_images
     quota: dict[int, dict[str, int]] = {}
     before = Counter[str]()
     for number in sorted(counts):
         after = before + counts[number]
-        shares = {label: min(most / total[label], 1.0) for label in counts[number]}
+        shares = {label: min(most * n_classes[label] / total[label], 1.0) for label in counts[number]}
         quota[number] = {c: round(share * after[c]) - round(share * before[c]) for c, share in shares.items()}
         before = after
     return quota
@@ -246,29 +285,62 @@ def take_sample(number: int, batches: Batches, *, quotas: Mapping[int, Mapping[s
 
 
 def sum_up(
-    number: int, batches: Batches, *, leaves: Mapping[str, str], power: float, unit_norm: bool, second: bool
-) -> ClassMoments:
+    number: int,
+    batches: Batches,
+    *,
+    leaves: Mapping[str, str],
+    power: float,
+    unit_norm: bool,
+    second: bool,
+    teacher: Teacher | None = None,
+    sets: Mapping[str, int] | None = None,
+    all_leaves: Sequence[str] = (),
+) -> tuple[ClassMoments, sparse.csr_array | None]:
     """Counts, sums and (if `second`) products of images, by the leaf of their class.
+
+    Also how many images of each set of classes went to each class, (n_sets, n_classes), or None without a teacher.
 
     Parameters
     ----------
     number : the part's number
-    leaves : leaf of each class
+    leaves : leaf of each label that says a class
     power, unit_norm : how images are prepared
+    teacher, sets, all_leaves : what becomes of images with labels above the classes, the set that each such label
+        allows, and the leaf of each class; without a teacher these images are not used
     """
     moments = ClassMoments(second_moment=second)
+    taught = None if teacher is None else sparse.csr_array(teacher.sets.shape)
     for X, y in batches:
-        classes, index = np.unique(y, return_inverse=True)
-        moments.update(prepared_rows(X, power, unit_norm), [leaves[c] for c in classes.tolist()], index)
-    return moments
+        labels, index = np.unique(y, return_inverse=True)
+        exact = np.flatnonzero(np.array([label in leaves for label in labels.tolist()], dtype=bool)[index])
+        own, of_class = np.unique(index[exact], return_inverse=True)
+        moments.update(
+            prepared_rows(X[exact], power, unit_norm), [leaves[one] for one in labels[own].tolist()], of_class
+        )
+        if teacher is None or sets is None:
+            continue
+        set_of = np.array([sets.get(label, -1) for label in labels.tolist()], dtype=np.intp)[index]
+        rows = np.flatnonzero(set_of >= 0)
+        shares = sparse.coo_array(teacher(X[rows], set_of[rows]))
+        at, classes = shares.coords
+        # An image counts as one per class that it may be of, as in a fit in memory.
+        weights = one_hot(classes.astype(np.intp), len(all_leaves), shares.data)
+        moments.update(prepared_rows(X[rows[at]], power, unit_norm), all_leaves, weights)
+        taught = taught + one_hot(set_of[rows], len(teacher.names)).T @ shares
+    return moments, taught
 
 
 def _replace_moments(model: HCEPClassifier, moments: ClassMoments, counts: NDArray[np.intp]) -> None:
-    """Give a model that was fitted to a sample the means and the covariance of all images."""
+    """Give a model that was fitted to a sample the means and the covariance of all images.
+
+    `counts` are the images labelled with each class.
+    """
     dictionary = model._dictionary_of(moments)
     if model.leaf_moves_ is not None:
         shifts = model.dictionary_.leaf_embeddings - model._dictionary_of(model.moments_).leaf_embeddings
         dictionary = dictionary.moved(dict(zip(dictionary.hierarchy.leaves, shifts, strict=True)))
     model.dictionary_, model.moments_ = dictionary, moments
-    model.priors_ = class_priors(model.priors, counts)
+    weights = moments.weights[[moments.labels[leaf] for leaf in model._leaves.tolist()]]
+    model.priors_ = class_priors(model.priors, weights)
     model.images_per_class_ = counts.astype(np.int64)
+    model.class_weights_ = None if (weights == counts).all() else weights
