@@ -98,9 +98,9 @@ def test_invalid_supports_are_rejected(pets, supports):
         support_scores(supports, ["cat", "dog"], pets)
 
 
-@pytest.mark.parametrize("y", ["cat", [["cat"]]])
+@pytest.mark.parametrize("y", ["cat", np.array([["cat"]])])
 def test_invalid_labels_are_rejected(pets, y):
-    with pytest.raises(HCEPError, match=r"y must hold one label per image; got (str|list) of shape"):
+    with pytest.raises(HCEPError, match=r"y must hold one label per image; got (str|ndarray) of shape"):
         support_scores([("cat",)], y, pets)
 
 
@@ -109,5 +109,5 @@ def test_unknown_synsets_and_classes(pets):
         support_scores([("cats",)], ["cat"], pets)
     with pytest.raises(HierarchyError, match="'lion' is not a concept"):
         support_scores([("cat",)], ["lion"], pets)
-    with pytest.raises(HierarchyError, match="class 'animal' is an inner concept"):
-        support_scores([("cat",)], ["animal"], pets)
+    with pytest.raises(HierarchyError, match=r"'cat\|lion' is not a concept"):
+        support_scores([("cat",)], ["cat|lion"], pets)

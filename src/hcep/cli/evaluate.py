@@ -27,6 +27,8 @@ WIDE = 120
 #: Titles of metrics, if they differ from their names.
 TITLES = {
     "n_images": "images",
+    "n_coarse": "truths above the classes",
+    "n_unlabelled": "unlabelled images, not scored",
     "mistake_tree_distance": "mistakes: steps to the truth",
     "mistake_lca_height": "mistakes: height they share",
     "support_precision": "concepts named that are right",
@@ -155,7 +157,9 @@ def _print_scores(facts: dict[str, Any], table: ScoreTable | None) -> None:
     console = Console()
     if table is None:
         shown = []
-        for key in (key for key in facts if key not in ("data", "intervals", "classes", "interventions")):
+        hidden = {"data", "intervals", "classes", "interventions"}
+        hidden |= {key for key in ("n_coarse", "n_unlabelled") if not facts[key]}
+        for key in (key for key in facts if key not in hidden):
             low, high = facts["intervals"].get(key, (None, None))
             between = "" if low is None else f"[dim]{_shown(low)} to {_shown(high)}[/]"
             title = TITLES.get(key, key.replace("top_", "right among the first ").replace("_", " "))

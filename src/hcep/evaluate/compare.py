@@ -72,13 +72,15 @@ def compare_scores(
         )
         rows.append(metric.scores(methods, against, [int(table[:, -1].sum()) for table in own], level))
     by_method = tuple(score for row in zip(*rows, strict=True) for score in row)
-    return ScoreTable(methods, columns, methods[against], len(next(iter(scores.values()))), level, by_method)
+    first = next(iter(scores.values()))
+    n_images, counts = len(first) - first.n_unlabelled, (first.n_coarse, first.n_unlabelled)
+    return ScoreTable(methods, columns, methods[against], n_images, level, by_method, *counts)
 
 
 def _summable(scores: ImageScores, column: str) -> Floats:
     """Return a metric's values as columns; `_reduced` turns their sums into the metric."""
     if column == "ece":
-        return stats.summable_gaps(scores["confidence"], scores["correct"])
+        return stats.summable_gaps(scores.exact_confidence, scores["correct"])
     return stats.summable(scores[column])
 
 
@@ -161,11 +163,12 @@ class RunningScores:
     Attributes
     ----------
     columns : names of the metrics
-    by_class : the number of images and the sums of `BY_CLASS` for each class, (4,)
+    by_class : the number of images and the sums of `BY_CLASS` for each class, (4,), over images labelled with a class
+    n_coarse, n_unlabelled : as of `ImageScores`
     """
 
     def __init__(self) -> None:
-        self.n_images = 0
+        self.n_images = self.n_coarse = self.n_unlabelled = 0
         self.columns: tuple[str, ...] = ()
         self.by_class: dict[str, NDArray[np.float64]] = {}
 
@@ -188,10 +191,13 @@ class RunningScores:
             self._sums, self._products = np.zeros(table.shape[1]), np.zeros((table.shape[1], table.shape[1]))
             self._range = np.full((len(values), 2), [[np.inf, -np.inf]])
         self.n_images += len(scores)
+        self.n_coarse += scores.n_coarse
+        self.n_unlabelled += scores.n_unlabelled
         self._sums += table.sum(axis=0)
         self._products += table.T @ table
         self._range[:, 0] = np.fmin(self._range[:, 0], np.fmin.reduce(values, axis=1))
         self._range[:, 1] = np.fmax(self._range[:, 1], np.fmax.reduce(values, axis=1))
+        scores = scores.take(scores.columns.get("coarse", np.zeros(len(scores))) == 0.0)
         labels, index = np.unique(scores.labels, return_inverse=True)
         own = np.zeros((len(labels), 1 + len(BY_CLASS)))
         np.add.at(own, index, np.column_stack([np.ones(len(index)), *(scores[name] for name in BY_CLASS)]))
@@ -217,4 +223,5 @@ class RunningScores:
                 resampled = np.clip(resampled, *self._range[names.index(column)])
             metric = _Column(column, estimate[None], np.where(np.isnan(estimate), np.nan, resampled)[None], None)
             scores += metric.scores([method], 0, [int(self._sums[last - 1])], level)
-        return ScoreTable((method,), tuple(columns), method, self.n_images, level, tuple(scores))
+        n_images, counts = self.n_images - self.n_unlabelled, (self.n_coarse, self.n_unlabelled)
+        return ScoreTable((method,), tuple(columns), method, n_images, level, tuple(scores), *counts)

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from hcep._checks import render_html
 from hcep._files import replacing, write_text
 from hcep.evaluate.statistics import Floats, risk_coverage
-from hcep.evaluate.support import as_labels
+from hcep.evaluate.truths import as_labels
 from hcep.hierarchy import Hierarchy
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from hcep.errors import HCEPError, MissingExtraError, quoted
 from hcep.evaluate.compare import RunningScores, compare_scores
 from hcep.evaluate.image_scores import ImageScores, score_images
-from hcep.evaluate.support import as_labels
+from hcep.evaluate.truths import as_labels
 from hcep.hierarchy import Hierarchy
 from hcep.pursuit.limits import PathLimits
 
@@ -74,7 +74,7 @@ def evaluate_method(estimator: Any, X: ArrayLike, y: ArrayLike, *, top_k: Sequen
         A classifier with ``pursue``, ``classes_`` and ``hierarchy_``. Its prediction is the most probable class, or
         the result of ``predict`` if it has no ``predict_proba``.
     X : (n_images, n_dims) array of raw embeddings
-    y : (n_images,) array of str
+    y : (n_images,) labels; see `score_images`
     """
     return grade(estimator, (X, y), top_k=top_k).scores
 

@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from hcep.errors import HCEPError, near_matches
 from hcep.evaluate.energy import energy_columns
 from hcep.evaluate.statistics import expected_calibration_error, mean_known
-from hcep.evaluate.support import as_labels, lca_heights, path_columns, supports_and_labels, tree_distances
+from hcep.evaluate.support import lca_heights, path_columns, supports_of, tree_distances
+from hcep.evaluate.truths import Truths, as_labels, class_index
 from hcep.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class ImageScores:
 
     Attributes
     ----------
-    labels : true class of each image
+    labels : true class of each image, or the concept that is known; ``oak|beech`` if either is right
     predicted : predicted class of each image, or None without predictions
     columns : each metric by name, (n_images,); NaN for images without a value. docs/metrics.md defines the metrics
     """
@@ -50,7 +51,26 @@ class ImageScores:
     def summary(self) -> dict[str, float]:
         """Return the mean of every metric over the images that have a value, and ``ece``; NaN if no image has one."""
         means = {name: mean_known(values) for name, values in self.columns.items()}
-        return {**means, "ece": expected_calibration_error(self["confidence"], self["correct"])}
+        return {**means, "ece": expected_calibration_error(self.exact_confidence, self["correct"])}
+
+    @property
+    def exact_confidence(self) -> Floats:
+        """The confidence of images that are labelled with a class, and NaN for others.
+
+        An answer to an image with a coarse truth is right more often than its probability says.
+        """
+        known = self.columns.get("coarse", np.zeros(len(self)))
+        return np.where(known == 0.0, self["confidence"], np.nan)
+
+    @property
+    def n_coarse(self) -> int:
+        """Number of images whose truth is above the classes."""
+        return int(np.nansum(self.columns.get("coarse", 0.0)))
+
+    @property
+    def n_unlabelled(self) -> int:
+        """Number of images that are labelled with the root and have no scores."""
+        return int(np.isnan(self.columns.get("coarse", 0.0)).sum())
 
     def take(self, images: ArrayLike) -> ImageScores:
         """Return the scores of the images at these indices, or of those in a mask."""
@@ -87,7 +107,9 @@ def score_images(
     X: ArrayLike | None = None,
     top_k: Sequence[int] = (1, 5),
 ) -> ImageScores:
-    """Score supports and predicted classes against the true classes; docs/metrics.md defines the metrics.
+    """Score supports and predicted classes against the truths; docs/metrics.md defines the metrics.
+
+    A truth may be a concept above the classes, or several concepts: `hcep.evaluate.truths` has the rule.
 
     >>> h = Hierarchy.from_edges([("r", "animal"), ("animal", "cat"), ("animal", "dog"), ("r", "car")])
     >>> scores = score_images([("animal", "cat"), ("animal", "dog")], ["cat", "cat"], h, predicted=["cat", "dog"])
@@ -99,14 +121,15 @@ def score_images(
     Parameters
     ----------
     result : PathResult, FlatResult, or sequence of tuples of synset ids; the supports
-    y : (n_images,) array of str; true classes
+    y : (n_images,) labels; true classes, concepts above them, or lists of concepts of which one is right
     hierarchy : the hierarchy of the supports (``estimator.hierarchy_`` or ``dictionary.hierarchy``)
     predicted : (n_images,) array of str; predicted classes (default: the most probable ones)
     probabilities : (n_images, n_classes) array, for top-k and confidence
     classes : (n_classes,) array of str; the classes of the columns of `probabilities`
     X : (n_images, n_dims) array of raw embeddings, for reconstruction error and explained energy
     """
-    supports, labels = supports_and_labels(result, y)
+    truths = Truths(y, hierarchy)
+    supports, labels = supports_of(result, len(truths)), truths.labels
     table, names = _checked_probabilities(probabilities, classes, len(labels))
     answers = None if table is None else [names[i] for i in np.argmax(table, axis=1)]
     if predicted is not None:
@@ -115,19 +138,25 @@ def score_images(
             raise HCEPError(
                 f"predicted has {len(answers):,} labels and y has {len(labels):,}; pass one label per image"
             )
-    columns = _label_columns(labels, answers, table, names, top_k)
+    columns = _label_columns(truths, answers, table, names, top_k)
     wrong = np.flatnonzero(columns["correct"] == 0.0)
     for name, measure in (("tree_distance", tree_distances), ("lca_height", lca_heights)):
         columns[name] = np.full(len(labels), np.nan)
         if answers is not None and len(wrong):
-            columns[name][wrong] = measure([labels[i] for i in wrong], [answers[i] for i in wrong], hierarchy)
-    columns |= path_columns(supports, labels, hierarchy)
+            pairs = [(concept, answers[i]) for i in wrong for concept in truths.concepts[i]]
+            first = np.cumsum([0, *(len(truths.concepts[i]) for i in wrong[:-1])])
+            costs = measure([truth for truth, _ in pairs], [answer for _, answer in pairs], hierarchy)
+            columns[name][wrong] = np.minimum.reduceat(costs, first)
+    columns |= path_columns(supports, truths.concepts, hierarchy)
     columns["n_atoms"] = np.array([len(support) for support in supports], dtype=np.float64)
     selected = getattr(result, "selected", None)
     if selected is not None and np.shape(selected)[1] == 0:  # a black box has no supports at all
         columns |= {name: np.full(len(labels), np.nan) for name in (*path_columns([], [], hierarchy), "n_atoms")}
     columns |= energy_columns(result, X, len(labels), hierarchy.depth)
-    return ImageScores(tuple(labels), None if answers is None else tuple(answers), columns)
+    columns["coarse"] = truths.coarse
+    unlabelled = np.isnan(truths.coarse)
+    columns = {name: np.where(unlabelled, np.nan, values) for name, values in columns.items()}
+    return ImageScores(labels, None if answers is None else tuple(answers), columns)
 
 
 def _checked_probabilities(
@@ -148,17 +177,17 @@ def _checked_probabilities(
 
 
 def _label_columns(
-    labels: list[str], answers: list[str] | None, table: Floats | None, names: list[str], top_k: Sequence[int]
+    truths: Truths, answers: list[str] | None, table: Floats | None, names: list[str], top_k: Sequence[int]
 ) -> Columns:
     """Return accuracy, top-k and the probability of the predicted class; NaN if they are not known."""
     for k in top_k:
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
             raise HCEPError(f"top_k must hold positive integers, got {k!r}")
-    columns = {name: np.full(len(labels), np.nan) for name in ("correct", *(f"top_{k}" for k in top_k), "confidence")}
+    columns = {name: np.full(len(truths), np.nan) for name in ("correct", *(f"top_{k}" for k in top_k), "confidence")}
     if answers is not None:
-        columns["correct"] = np.array([a == b for a, b in zip(labels, answers, strict=True)], dtype=np.float64)
+        columns["correct"] = truths.correct(answers)
     if table is not None:
-        ranks = true_class_ranks(table, class_index(labels, names))
+        ranks = true_class_ranks(table, truths.true_columns(table, names))
         columns |= {f"top_{k}": (ranks <= k).astype(np.float64) for k in top_k}
     if table is not None and answers is not None:
         index = class_index(answers, names)
@@ -173,9 +202,3 @@ def true_class_ranks(probabilities: Floats, true_index: NDArray[np.intp]) -> Flo
     before = np.arange(probabilities.shape[1]) < true_index[:, None]
     ahead = (probabilities > own) | ((probabilities == own) & before)
     return np.where(true_index >= 0, 1.0 + ahead.sum(axis=1), np.inf)
-
-
-def class_index(labels: Sequence[str], classes: Sequence[str]) -> NDArray[np.intp]:
-    """Return the position of each label among the classes; -1 for a label that is not a class."""
-    place = {label: i for i, label in enumerate(classes)}
-    return np.array([place.get(label, -1) for label in labels], dtype=np.intp)

@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hcep import models
 from hcep._files import replacing
+from hcep.classify.coarse import read_labels
 from hcep.classify.methods import all_methods
 from hcep.embeddings import Embeddings, EmbeddingStore
 from hcep.embeddings.vectors import OF_SPLIT
@@ -68,7 +71,7 @@ class Evaluation:
 
     def facts(self, by_class: bool = False) -> dict[str, Any]:
         """Return everything about the model alone: means, intervals and, on request, the scores of each class."""
-        columns = [*(column for column in self.scores.columns if column != "confidence"), "ece"]
+        columns = [*(column for column in self.scores.columns if column not in ("confidence", "coarse")), "ece"]
         if isinstance(self.scores, RunningScores):
             running, table = self.scores, self.scores.table(columns)
         else:
@@ -85,7 +88,8 @@ class Evaluation:
             if score.n_images:
                 intervals[key] = [score.low, score.high]
         classes = [self._class(label, running.by_class[label]) for label in sorted(running.by_class)]
-        facts = {"data": self.source, "n_images": len(self.scores), **means, "intervals": intervals}
+        counts = {name: getattr(table, name) for name in ("n_images", "n_coarse", "n_unlabelled")}
+        facts = {"data": self.source, **counts, **means, "intervals": intervals}
         facts["classes"] = classes if by_class else None
         return facts | ({"interventions": [row._asdict() for row in self.interventions]} if self.interventions else {})
 
@@ -155,13 +159,20 @@ def evaluate_model(
         on_note(note)
     if flattery := training_images(saved, test):
         on_warning(flattery)
+    truths = read_labels(test.y, saved.hierarchy, classes=saved.classes)
+    if n_coarse := int((truths.label >= 0).sum()):
+        n_known = len(truths.own) - int(truths.dropped.sum())
+        on_note(
+            f"{n_coarse:,} of {n_known:,} truths are above the classes: an answer below them is right; the calibration "
+            f"error and the scores per class use the other {n_known - n_coarse:,}"
+        )
     name = model.resolve().name
     if isinstance(test.X, EmbeddingStore):
         running = evaluate_blocks(classifier, blocks(test.X, test.y, progress and "evaluating"), top_k=top_k)
         return Evaluation(test.source, classifier.hierarchy_, name, running)
     train = None
     if any(one == ALL or one in all_methods.METHODS for one in compare):
-        train = _training(saved, data, train_split, reading)
+        train = _training(saved, data, train_split, reading, on_note)
     rivals, optional = _rivals(compare, classifier.hierarchy_, test)
     name = str(model.resolve()) if name in rivals else name
     limits = corrected_limits(corrections, classifier.hierarchy_, test, on_note)
@@ -179,7 +190,8 @@ def evaluate_model(
     others = {label: one.warnings for label, one in grades.items() if label != name}
     for text in dict.fromkeys(text for texts in others.values() for text in texts):
         on_warning(f"{', '.join(label for label, texts in others.items() if text in texts)}: {text}")
-    curve = intervention_curve(classifier, test.X, test.y) if interventions else ()
+    exact = truths.own >= 0
+    curve = intervention_curve(classifier, test.X[exact], test.y[exact]) if interventions else ()
     ids = test.image_ids.tolist()
     return Evaluation(test.source, classifier.hierarchy_, name, grades[name].scores, grades, ids, skipped, tuple(curve))
 
@@ -216,17 +228,28 @@ def _rivals(names: Sequence[str], tree: Hierarchy, test: Embeddings) -> tuple[di
         saved = models.read_model(name)
         refuse_other_encoder(saved.encoder, test.encoder, test.source)
         rivals[name] = saved.classifier
-        refuse_labels(rivals[name].classes_, test.y, f"the model {name!r}")
+        refuse_labels(rivals[name].classes_, test.y, f"the model {name!r}", rivals[name].hierarchy_)
     return rivals, {all_methods.METHODS[name].label for name in everything}
 
 
-def _training(model: SavedModel, data: Path, split: str, reading: dict[str, Any]) -> Embeddings:
-    """The images that methods are fitted to; raises without such a split, or if a class has no image in it."""
+def _training(model: SavedModel, data: Path, split: str, reading: dict[str, Any], on_note: Tell) -> Embeddings:
+    """The images that methods are fitted to; raises without such a split, or if a class has no image in it.
+
+    Most methods cannot learn from a label above the classes, so that all are fitted to images labelled with a class.
+    """
     try:
         train = embeddings_for(model, data, split, **reading)
     except HCEPError as error:
         wanted = f"the training images of {str(data)!r} (--train-split {split})"
         raise HCEPError(f"--compare fits methods to {wanted}: {error}") from None
+    exact = np.isin(train.y, model.classes.astype(str))
+    if not exact.all():
+        n, all_images = int(exact.sum()), len(exact)
+        on_note(
+            f"{n:,} of {all_images:,} training images are labelled with a class; compared methods are fitted on them "
+            "alone"
+        )
+        train = train.take(exact)
     absent = sorted({str(c) for c in model.classifier.classes_.tolist()} - set(train.y.tolist()))
     if absent:
         raise HCEPError(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep.errors import HCEPError
+from hcep.evaluate.truths import Truth, Truths, as_labels
 from hcep.hierarchy import Hierarchy
 
 Floats = NDArray[np.float64]
@@ -39,7 +40,7 @@ class SupportScores(NamedTuple):
 
 
 def support_scores(paths_or_supports: Any, y: ArrayLike, hierarchy: Hierarchy) -> SupportScores:
-    """Score supports, as tuples of synset ids or a pursuit result, against the true classes.
+    """Score supports, as tuples of synset ids or a pursuit result, against the truths (see `hcep.evaluate.truths`).
 
     Order, repetitions and the root do not count. If a class has several rooted paths, the support is compared with the
     path that gives the best F1; ties go to the better recall, then to the path that the support follows further from
@@ -51,29 +52,33 @@ def support_scores(paths_or_supports: Any, y: ArrayLike, hierarchy: Hierarchy) -
     >>> support_scores([("animal", "cat"), ("animal", "dog"), ("car",)], ["cat", "cat", "dog"], h)
     SupportScores(precision=array([1. , 0.5, 0. ]), recall=array([1. , 0.5, 0. ]))
     """
-    columns = path_columns(*supports_and_labels(paths_or_supports, y), hierarchy)
+    truths = Truths(y, hierarchy)
+    columns = path_columns(supports_of(paths_or_supports, len(truths)), truths.concepts, hierarchy)
     return SupportScores(columns["support_precision"], columns["support_recall"])
 
 
-def path_columns(supports: Sequence[Support], labels: Sequence[str], hierarchy: Hierarchy) -> dict[str, Floats]:
+def path_columns(supports: Sequence[Support], truths: Sequence[Truth], hierarchy: Hierarchy) -> dict[str, Floats]:
     """Return `SUPPORT_COLUMNS` and ``prefix_1`` … ``prefix_L`` per image, for a hierarchy of depth L."""
-    depth = hierarchy.depth
-    valid_paths = cache(lambda label: hierarchy.paths(hierarchy.leaf_of(label)))
+    depth, nan = hierarchy.depth, float("nan")
+    true_paths = cache(lambda concept: _true_paths(concept, hierarchy))
 
     @cache  # images of a class share few supports
-    def row(support: frozenset[str], label: str) -> tuple[float, ...]:
+    def row(support: frozenset[str], truth: Truth) -> tuple[float, ...]:
         for synset in support:
             hierarchy.index(synset)  # raises an error for an id that is not in the hierarchy
         synsets = support - {hierarchy.root}
-        path = _closest_path(synsets, valid_paths(label))
-        n_right, n_first = len(synsets.intersection(path)), _prefix_length(synsets, path)
         rooted = is_rooted_path(synsets, hierarchy)
         complete = rooted and any(hierarchy.is_leaf(synset) for synset in synsets)
-        agreement = (n_right / max(len(synsets), 1), n_right / len(path), 2 * n_right / (len(synsets) + len(path)))
-        prefixes = [1.0] * n_first + [0.0] * (len(path) - n_first) + [float("nan")] * (depth - len(path))
+        pairs = [(synsets - below, path) for concept in truth for path, below in true_paths(concept)]
+        judged, path = max(pairs, key=_agreement, default=(synsets, ()))
+        n_right, n_first = len(judged.intersection(path)), _prefix_length(judged, path)
+        agreement = (nan, nan, nan)  # if nothing that the support names can be judged
+        if path and (judged or not synsets):
+            agreement = (n_right / max(len(judged), 1), n_right / len(path), 2 * n_right / (len(judged) + len(path)))
+        prefixes = [1.0] * n_first + [0.0] * (len(path) - n_first) + [nan] * (depth - len(path))
         return (*agreement, float(rooted), float(complete), *prefixes)
 
-    rows = [row(frozenset(support), label) for support, label in zip(supports, labels, strict=True)]
+    rows = [row(frozenset(support), truth) for support, truth in zip(supports, truths, strict=True)]
     names = [*SUPPORT_COLUMNS, *(f"prefix_{level}" for level in range(1, depth + 1))]
     table = np.array(rows, dtype=np.float64).reshape(-1, len(names))
     return {name: column.copy() for name, column in zip(names, table.T, strict=True)}
@@ -88,13 +93,28 @@ def is_rooted_path(support: frozenset[str], hierarchy: Hierarchy) -> bool:
     return len(ordered) > 1 and all(steps)
 
 
-def _closest_path(support: frozenset[str], paths: Sequence[Support]) -> Support:
-    def closeness(path: Support) -> tuple[float, float, int]:
-        n_right = len(support.intersection(path))
-        # In this form equal F1 scores are equal floats, so ties are exact.
-        return 2 * n_right / (len(support) + len(path)), n_right / len(path), _prefix_length(support, path)
+def _true_paths(concept: str, hierarchy: Hierarchy) -> list[tuple[Support, frozenset[str]]]:
+    """Return the rooted paths that agree with a true concept, and for each the concepts that it does not judge.
 
-    return max(paths, key=closeness)
+    They are the paths to the concept. In a DAG, a concept below it may be reached by others, which agree with it, too:
+    without the concepts below, which are not judged.
+    """
+    below = frozenset(hierarchy.descendants(concept))
+    paths = dict.fromkeys(hierarchy.paths(concept))
+    if below and not hierarchy.is_tree:
+        others = (path for leaf in below if hierarchy.is_leaf(leaf) for path in hierarchy.paths(leaf))
+        paths |= dict.fromkeys(tuple(synset for synset in path if synset not in below) for path in others)
+    return [(path, below) for path in paths]
+
+
+def _agreement(pair: tuple[frozenset[str], Support]) -> tuple[float, float, int]:
+    """F1 of a support and a path, its recall, and how far the support follows the path from the root."""
+    support, path = pair
+    if not support and not path:  # nothing to judge, and nothing to complain of
+        return 1.0, 1.0, 0
+    n_right = len(support.intersection(path))
+    # In this form equal F1 scores are equal floats, so ties are exact.
+    return 2 * n_right / (len(support) + len(path)), n_right / max(len(path), 1), _prefix_length(support, path)
 
 
 def _prefix_length(support: frozenset[str], path: Support) -> int:
@@ -102,24 +122,15 @@ def _prefix_length(support: frozenset[str], path: Support) -> int:
     return next((i for i, synset in enumerate(path) if synset not in support), len(path))
 
 
-def supports_and_labels(result: Any, y: ArrayLike) -> tuple[list[Support], list[str]]:
-    """Return a tuple of synset ids per image, from a pursuit result or an iterable of tuples, and the true classes."""
+def supports_of(result: Any, n_labels: int) -> list[Support]:
+    """Return a tuple of synset ids per image, from a pursuit result or an iterable of tuples."""
     result = getattr(result, "paths", getattr(result, "supports", result))
     supports = list(result) if isinstance(result, Iterable) and not isinstance(result, str) else [""]
     if any(isinstance(support, str) for support in supports):
         raise HCEPError("paths_or_supports must be a sequence of tuples of synset ids, or what hb_omp or omp returned")
-    labels = as_labels(y, "y")
-    if len(supports) != len(labels):
-        raise HCEPError(f"{len(supports):,} supports but {len(labels):,} labels; pass one label per support")
-    return supports, labels
-
-
-def as_labels(y: ArrayLike, name: str) -> list[str]:
-    """Return labels as a list of one string per image."""
-    labels = np.asarray(y)
-    if labels.ndim != 1:
-        raise HCEPError(f"{name} must hold one label per image; got {type(y).__name__} of shape {labels.shape}")
-    return [str(label) for label in labels.tolist()]
+    if len(supports) != n_labels:
+        raise HCEPError(f"{len(supports):,} supports but {n_labels:,} labels; pass one label per support")
+    return supports
 
 
 # -- mistakes ------------------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ METRICS = {
     "explained": Metric("explained", None),
     "n_atoms": Metric("atoms", None),
     "confidence": Metric("confidence", None),
+    "coarse": Metric("coarse truths", None),
     "ece": Metric("ECE", "lower"),
 }
 
@@ -102,6 +103,8 @@ class ScoreTable:
     Attributes
     ----------
     methods, metrics : the rows and the columns
+    n_images, n_coarse : images that were scored, and how many of them have a truth above the classes
+    n_unlabelled : images without scores, because they are labelled with the root
     reference : the method that the others are tested against
     level : level of the intervals; differences with p-values below ``1 - level`` are significant
     scores : method by method
@@ -113,6 +116,8 @@ class ScoreTable:
     n_images: int
     level: float
     scores: tuple[Score, ...]
+    n_coarse: int = 0
+    n_unlabelled: int = 0
 
     def __repr__(self) -> str:
         return f"ScoreTable({quoted(self.methods)}; {quoted(self.metrics)}; {self.n_images:,} images)"
@@ -139,7 +144,12 @@ class ScoreTable:
     @property
     def note(self) -> str:
         """A note that explains intervals, bold type and daggers."""
-        intervals = f"{self.n_images:,} images; intervals: {self.level:.0%}, bootstrap over images.{BOLD}"
+        coarse = f"{self.n_coarse:,} labelled above the classes" if self.n_coarse else ""
+        are = "image is" if self.n_unlabelled == 1 else "images are"
+        unlabelled = f"{self.n_unlabelled:,} unlabelled {are} not scored" if self.n_unlabelled else ""
+        counts = "; ".join(filter(None, (coarse, unlabelled)))
+        images = f"{self.n_images:,} images{f' ({counts})' if counts else ''}"
+        intervals = f"{images}; intervals: {self.level:.0%}, bootstrap over images.{BOLD}"
         differs = f" † differs from {self.reference} (paired test, Holm, p < {1.0 - self.level:.2g})."
         return intervals + (differs if len(self.methods) > 1 else "")
 
@@ -190,7 +200,8 @@ class ScoreTable:
 
     def to_json(self) -> str:
         """Return the table as JSON; values that are not defined are null."""
-        whole = {"n_images": self.n_images, "level": self.level, "reference": self.reference, "scores": self.scores}
+        names = ("n_images", "n_coarse", "n_unlabelled", "level", "reference", "scores")
+        whole = {name: getattr(self, name) for name in names}
         return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()
 
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hcep.classify.coarse import read_labels
 from hcep.embeddings.protocol import Encoder, EncoderRecord
 from hcep.errors import HCEPError, quoted
+from hcep.hierarchy import Hierarchy
 from hcep.models.loading import SavedModel
 
 if TYPE_CHECKING:
@@ -60,9 +62,12 @@ def refuse_other_encoder(expected: EncoderRecord | None, actual: EncoderRecord |
         )
 
 
-def refuse_labels(classes: NDArray[Any], y: NDArray[np.str_], name: str = "the model") -> None:
-    """Refuse labels that are not classes of a model."""
-    unknown = sorted(set(y.tolist()) - set(map(str, classes.tolist())))
+def refuse_labels(
+    classes: NDArray[Any], y: NDArray[np.str_], name: str = "the model", hierarchy: Hierarchy | None = None
+) -> None:
+    """Refuse labels that are neither classes of a model nor concepts above them."""
+    labels = np.unique(y)
+    unknown = labels[read_labels(labels, hierarchy, classes=classes.tolist()).unknown].tolist()
     if unknown:
         raise HCEPError(
             f"{len(unknown):,} labels are not classes of {name}: {quoted(unknown)}; give data with the classes it was "
@@ -85,7 +90,8 @@ def embeddings_for(
     Parameters
     ----------
     data : what `hcep.datasets.encoding.embeddings_of` reads
-    own_classes : refuse labels that are not classes of the model; those of photos before they are encoded
+    own_classes : refuse labels that are neither classes of the model nor concepts above them; those of photos before
+        they are encoded
     encoder, preprocessing : for photos, see `load_model_encoder`
     **options : other options of `hcep.datasets.encoding.embeddings_of`
     """
@@ -94,7 +100,7 @@ def embeddings_for(
     from hcep.embeddings.files import is_embeddings
     from hcep.embeddings.vectors import OF_SPLIT
 
-    check = partial(refuse_labels, model.classes) if own_classes else None
+    check = partial(refuse_labels, model.classes, hierarchy=model.hierarchy) if own_classes else None
     if encoder is None and (is_embeddings(data) or not Path(data).exists() or options.get("vectors")):
         options.pop("progress", None)
         embeddings = read_embeddings(data, split, **options)

@@ -15,7 +15,8 @@ from hcep.dictionary.concept_dictionary import average_upwards
 from hcep.embeddings import Embeddings
 from hcep.errors import HCEPError, HierarchyError, quoted
 from hcep.evaluate.statistics import Difference, paired_draws
-from hcep.evaluate.support import Outcome, as_labels, class_f1, support_scores
+from hcep.evaluate.support import Outcome, class_f1, support_scores
+from hcep.evaluate.truths import as_labels
 from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.files import class_ids, named_as_ids
 from hcep.hierarchy.graph import TreePolicy

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.transform import unit_rows
 from hcep.errors import HCEPError
-from hcep.evaluate.support import as_labels
+from hcep.evaluate.truths import as_labels
 from hcep.hierarchy import Hierarchy
 from hcep.taxonomy.checks import Finding, findings_about, fix, lint_file
 from hcep.taxonomy.edits import apply_edits, diff

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from hcep.errors import HCEPError, quoted
 from hcep.evaluate.grade import evaluate_method
 from hcep.evaluate.statistics import mean_known
-from hcep.evaluate.support import as_labels
+from hcep.evaluate.truths import as_labels
 from hcep.hierarchy import Hierarchy
 from hcep.taxonomy.induction.induced import normal_form
 
