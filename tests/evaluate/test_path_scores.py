@@ -5,15 +5,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from hcep import Hierarchy, HierarchyError, hb_omp, support_scores
-from hcep.evaluate import support
-from hcep.evaluate.support import SUPPORT_COLUMNS, is_rooted_path
+from hcep.evaluate.support import SUPPORT_COLUMNS, is_rooted_path, path_columns as columns_of_truths
 from hcep.evaluate.truths import Truths
 from tests.evaluate.slow_scores import acceptable_scores, is_one_path, prefix_row
 from tests.reference.random_problems import random_hierarchy, random_problem
 
 
 def path_columns(supports, labels, hierarchy):
-    return support.path_columns(supports, Truths(labels, hierarchy).concepts, hierarchy)
+    return columns_of_truths(supports, Truths(labels, hierarchy).concepts, hierarchy)
 
 
 quick = settings(deadline=None, max_examples=40)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, NoReturn, Self
 
@@ -23,6 +24,7 @@ from hcep.classify.base import (
 )
 from hcep.classify.calibration import Calibration, Priors, class_priors
 from hcep.classify.coarse import (
+    SEVERAL,
     Coarse,
     CoarseCounts,
     Labels,
@@ -30,6 +32,7 @@ from hcep.classify.coarse import (
     Unlabelled,
     count_labels,
     joined_counts,
+    read_labels,
     read_new_labels,
 )
 from hcep.classify.growing import ClassMean, ClassMeans
@@ -48,6 +51,9 @@ from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import Stopping
 from hcep.pursuit.limits import Concepts
 
+logger = logging.getLogger(__name__)
+#: Fewest images labelled with a class that calibration with images of other labels accepts: 90 % coverage needs them.
+FEWEST_EXACT = 9
 #: Share of added images unlike the training images of their class that puts the metric in doubt. Of the training
 #: images themselves it is one in twenty.
 UNLIKE = 0.2
@@ -257,6 +263,16 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
             self._refuse_unknown(unknown)
         return np.array([place[label] for label in labels], dtype=np.intp)
 
+    def _exact_classes(self, y: Any, n_images: int) -> NDArray[np.intp]:
+        """The class of each image, as positions in `classes_`; -1 for an image that is labelled above the classes."""
+        labels = self._as_many_labels(as_labels(y), n_images)
+        if not any(isinstance(label, (str, *SEVERAL)) for label in labels):
+            return self._class_index(labels, n_images)
+        read = read_labels(labels, self.hierarchy_, classes=self.classes_.tolist())
+        if read.unknown.any():
+            self._refuse_unknown(list(dict.fromkeys(str(labels[i]) for i in np.flatnonzero(read.unknown))))
+        return read.own
+
     def _as_many_labels(self, y: ArrayLike, n_images: int) -> list[Any]:
         labels: list[Any] = column_or_1d(y).tolist()
         if len(labels) != n_images:
@@ -361,15 +377,40 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         index, probabilities = self._ask(X, lambda model, images: model.top_classes(images, k))
         return self.classes_[index], probabilities
 
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the accuracy: the share of images whose class is the true one, or below the concept that is known.
+
+        An image that is labelled with the root does not count.
+        """
+        labels = as_labels(y)
+        if not any(isinstance(label, (str, *SEVERAL)) for label in labels):
+            return float(super().score(X, labels, sample_weight))
+        answers = self._ask(X, lambda model, images: model.predict(images))
+        read = read_labels(self._as_many_labels(labels, len(answers)), self.hierarchy_, classes=self.classes_.tolist())
+        right = read.allows(answers)
+        known = ~read.dropped | read.unknown
+        weights = None if sample_weight is None else np.asarray(sample_weight)[known]
+        return float(np.average(right[known], weights=weights)) if known.any() else float("nan")
+
     # -- how sure ------------------------------------------------------------------------------------
 
     def calibrate(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Score labelled images that the model was not fitted on, for the guarantees of the methods below.
 
         `predict_concept`, `predict_set`, `unknown_kind` and `is_unknown` compute their guarantees from these scores.
-        They hold for new images of the same kind: the same classes in the same shares, the same cameras.
+        They hold for new images of the same kind: the same classes in the same shares, the same cameras. Only images
+        that are labelled with a class can be used: ``len(model.held_out_)`` says how many these were.
         """
-        own = self._class_index(y, len(np.asarray(X)))
+        own = self._exact_classes(y, len(np.asarray(X)))
+        exact = np.flatnonzero(own >= 0)
+        if len(exact) < len(own):
+            if len(exact) < FEWEST_EXACT:
+                raise HCEPError(
+                    f"only {len(exact):,} of {len(own):,} images are labelled with a class, and a coverage of 90 % "
+                    f"needs at least {FEWEST_EXACT}: label more images with their class"
+                )
+            logger.info("%d of %d images are labelled with a class and used to calibrate", len(exact), len(own))
+            X, own = np.asarray(X)[exact], own[exact]
         parts = self._in_blocks(X, lambda model, found, rows: hedging.held_out_scores(model, found, own[rows]))
         self.held_out_ = HeldOutScores(own.astype(np.int64), np.concatenate([part.scores for part in parts]))
         self.path_model()

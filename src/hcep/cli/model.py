@@ -111,7 +111,8 @@ def calibrate(
 ) -> None:
     """Calibrate a model on labelled images it was not fitted on, for --coverage.
 
-    Scores of unknown classes need it, too. The split `val` is used if there is one. Training images are ignored.
+    Scores of unknown classes need it, too. The split `val` is used if there is one. Training images, and images
+    that are labelled above the classes, are ignored.
     """
     from hcep.explain.neighbours import fitted_on
     from hcep.models.model_encoder import own_labels
@@ -123,7 +124,11 @@ def calibrate(
         raise HCEPError(f"{images.source}: all {len(used):,} images are training images of the model; give others")
     if not used.all():
         tell(f"{(~used).sum():,} of {len(used):,} images are training images of the model and are ignored")
-    X, y, what = images.X[used], images.y[used], f"calibrated on {used.sum():,} images of {images.source}"
+    X, y = images.X[used], images.y[used]
+    exact = np.isin(y, models.read_model(model).classes.astype(str))
+    if not exact.all():
+        tell(f"{(~exact).sum():,} of {len(exact):,} images are not labelled with a class and cannot be used")
+    what = f"calibrated on {exact.sum():,} images of {images.source}"
     _change(model, what, lambda fitted: fitted.calibrate(X, own_labels(fitted, y)), keep_metrics=True)
 
 

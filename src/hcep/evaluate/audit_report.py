@@ -6,12 +6,14 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from hcep._checks import render_html, rounded
 from hcep.classify import HCEPClassifier
+from hcep.classify.base import as_labels
+from hcep.classify.coarse import read_labels
 from hcep.embeddings import EmbeddingStore
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, counted
 from hcep.evaluate.audit_checks import Check, Subject, run_checks
 
 WORDS = {True: "passed", False: "failed", None: "open"}
@@ -43,13 +45,19 @@ MEANING = {
 
 @dataclass(frozen=True)
 class Audit:
-    """The results of all checks of a model; `name` is that of the model."""
+    """The results of all checks of a model; `name` is that of the model.
+
+    `n_images` counts the images that were used, which are labelled with a class; `n_coarse` are labelled above the
+    classes, and `n_unlabelled` with the root.
+    """
 
     name: str
     n_images: int
     n_classes: int
     accuracy: float
     checks: tuple[Check, ...]
+    n_coarse: int = 0
+    n_unlabelled: int = 0
 
     @property
     def failed(self) -> tuple[str, ...]:
@@ -61,6 +69,11 @@ class Audit:
         """What the model can and cannot be used for."""
         by_name = {check.name: check for check in self.checks}
         sentences = [f"It is right on {self.accuracy:.1%} of {self.n_images:,} images of {self.n_classes:,} classes."]
+        if n_others := self.n_coarse + self.n_unlabelled:
+            coarse = f"{counted(self.n_coarse, 'image')} labelled above the classes" if self.n_coarse else ""
+            unlabelled = counted(self.n_unlabelled, "unlabelled image") if self.n_unlabelled else ""
+            others = " and ".join(filter(None, (coarse, unlabelled)))
+            sentences.append(f"{others} {'is' if n_others == 1 else 'are'} not used.")
         for names, (can, must_not) in MEANING.items():
             checks = [by_name[name] for name in names if name in by_name]
             failed = [f"{check.name}: {check.measured}" for check in checks if check.passed is False]
@@ -98,7 +111,8 @@ def audit(
 
     Parameters
     ----------
-    X, y : (n_images, n_dims) embeddings, or a store, which is read in blocks; and their classes
+    X, y : (n_images, n_dims) embeddings, or a store, which is read in blocks; and their labels
+        Images that are labelled above the classes are counted and not used: most checks need the class.
     train : (X, y); the training images. Control models are fitted to them
     groups : (n_images,) array; a group of every image, such as its camera
     coverage : the promised coverage to check: on half of the images if the model is not calibrated, otherwise on those
@@ -106,17 +120,29 @@ def audit(
     name : name of the model in the report
     progress : show a progress bar
     """
-    labels, image_groups = np.asarray(y), None if groups is None else np.asarray(groups)
-    unknown = set(np.unique(labels).tolist()) - set(model.classes_.tolist())
+    labels = list(as_labels(y))
+    truths = read_labels(labels, model.hierarchy_, classes=model.classes_.tolist())
+    unknown = {str(labels[i]) for i in np.flatnonzero(truths.unknown)}
     if unknown:
-        raise HCEPError(f"y: {len(unknown):,} labels are not classes of the model, such as {min(map(str, unknown))!r}")
+        raise HCEPError(f"y: {len(unknown):,} labels are not classes of the model, such as {min(unknown)!r}")
+    image_groups = None if groups is None else np.asarray(groups)
     if image_groups is not None and len(image_groups) != len(labels):
         raise HCEPError(f"groups must have one value for each of {len(labels):,} images; got {len(image_groups):,}")
-    arrays = None if train is None else (_images(train[0]), np.asarray(train[1]))
-    subject = Subject(model, _images(X), labels, arrays, image_groups, coverage, random_state, progress)
+    images, own, image_groups = exact_images(model, X, labels, image_groups)
+    if labels and not len(own):
+        raise HCEPError(f"y: none of {len(labels):,} images is labelled with a class, which an audit needs")
+    arrays = None if train is None else exact_images(model, train[0], train[1])[:2]
+    subject = Subject(model, images, own, arrays, image_groups, coverage, random_state, progress)
     checks = tuple(run_checks(subject))
-    return Audit(name, len(labels), len(model.classes_), subject.sums.mean("correct"), checks)
+    counts = int((truths.label >= 0).sum()), int(truths.dropped.sum())
+    return Audit(name, len(own), len(model.classes_), subject.sums.mean("correct"), checks, *counts)
 
 
-def _images(X: ArrayLike | EmbeddingStore) -> Any:
-    return X if isinstance(X, EmbeddingStore) else np.asarray(X)
+def exact_images(model: HCEPClassifier, X: Any, y: Any, groups: Any = None) -> tuple[Any, NDArray[Any], Any]:
+    """Return the images that are labelled with a class of a model, their classes, and their groups."""
+    own = read_labels(as_labels(y), model.hierarchy_, classes=model.classes_.tolist()).own
+    rows, images = own >= 0, X if isinstance(X, EmbeddingStore) else np.asarray(X)
+    if not rows.all():
+        images = images.select(rows=rows) if isinstance(images, EmbeddingStore) else images[rows]
+        groups = None if groups is None else groups[rows]
+    return images, model.classes_[own[rows]], groups

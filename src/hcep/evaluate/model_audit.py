@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hcep import models
 from hcep.errors import HCEPError, near_matches
-from hcep.evaluate.audit_report import Audit, audit
+from hcep.evaluate.audit_report import Audit, audit, exact_images
 from hcep.evaluate.drawing import write_figures
 from hcep.explain.neighbours import fitted_on
 from hcep.models.fitting import IN_MEMORY
@@ -62,7 +62,7 @@ def audit_model(
     options: dict[str, Any] = {"coverage": coverage, "name": str(model), "progress": progress}
     report = audit(classifier, test.X, y, train=train, groups=values, **options)
     if figures is not None:
-        write_figures(figures, classifier, test.X, y)
+        write_figures(figures, classifier, *exact_images(classifier, test.X, y)[:2])
     return report
 
 

@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hcep.classify.base import as_labels as with_lists
-from hcep.classify.coarse import EITHER, SEVERAL, read_labels
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
 
@@ -44,6 +42,9 @@ class Truths:
     """
 
     def __init__(self, y: Any, hierarchy: Hierarchy, name: str = "y") -> None:
+        from hcep.classify.base import as_labels as with_lists  # here: both need a compiler, which is slow to import
+        from hcep.classify.coarse import EITHER, SEVERAL, read_labels
+
         labels = np.asarray(with_lists(y))
         several = labels.ndim == 1 and any(isinstance(label, SEVERAL) for label in labels.tolist())
         texts = labels.tolist() if several else as_labels(y, name)
@@ -65,7 +66,7 @@ class Truths:
         h = self._hierarchy
         below = cache(lambda concept: frozenset((concept, *h.descendants(concept))))
         right = np.array([answer == label for answer, label in zip(answers, self.labels, strict=True)], dtype=float)
-        for row in np.flatnonzero(self.coarse == 1.0):
+        for row in np.flatnonzero(self.coarse == 1.0).tolist():
             synset = h.own_leaves.get(answers[row], answers[row])
             right[row] = any(synset in below(concept) for concept in self.concepts[row])
         return np.where(np.isnan(self.coarse), np.nan, right)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep.classify.coarse import read_labels
 from hcep.embeddings.protocol import Encoder, EncoderRecord
 from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy
@@ -66,6 +65,8 @@ def refuse_labels(
     classes: NDArray[Any], y: NDArray[np.str_], name: str = "the model", hierarchy: Hierarchy | None = None
 ) -> None:
     """Refuse labels that are neither classes of a model nor concepts above them."""
+    from hcep.classify.coarse import read_labels  # here: explaining a photo needs no compiler
+
     labels = np.unique(y)
     unknown = labels[read_labels(labels, hierarchy, classes=classes.tolist()).unknown].tolist()
     if unknown:
