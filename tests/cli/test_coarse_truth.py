@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hcep.cli.app import app
-from hcep.models import load_model
+from hcep.models.loading import load_model
 from tests.cli.test_own_data import ENCODER, fails, own_cache, picture, run  # noqa: F401
 
 TREE = {
