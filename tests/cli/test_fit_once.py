@@ -63,7 +63,7 @@ def test_a_fit_on_photos_does_each_piece_of_work_once(tmp_path: Path) -> None:
 
 def test_several_objects_are_searched_for_only_on_request(tmp_path: Path) -> None:
     photos, tree = photos_and_tree(tmp_path)
-    options = ("--hierarchy", tree, "--encoder", ENCODER, "-P", "anchor=0.3", "--several-objects")
+    options = ("--hierarchy", tree, "--encoder", ENCODER, "-P", "anchor=0.3", "-P", "several_objects=true")
     with counting() as counts:
         run("fit", photos, "-o", tmp_path / "model", *options)
     assert counts["searches for several objects"] > 0

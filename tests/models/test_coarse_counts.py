@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from hcep import HCEPClassifier
-from hcep.models import ModelError, change_model, load_model, model_card, read_model, save_model
+from hcep.models import ModelError, model_card, read_model
+from hcep.models.loading import load_model
+from hcep.models.saving import change_model, save_model
 from hcep.models.schema import seal
 from tests.models.conftest import PET_LABELS, PETS, images
 

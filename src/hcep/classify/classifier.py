@@ -99,7 +99,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         From objectives to probabilities, fitted on held-out training images (path head); `temperature_` is its scale.
     priors_ : (n_classes,) array or None; None if all are equal
     coarse_ : CoarseLabels or None; where images went whose labels are above the classes. None if there are none, and
-        for a model that was loaded.
+        for a model that was loaded or fitted in parts.
     coarse_counts_ : dict of str to CoarseCount, or None; how many images have each of these labels, and how many of
         them each class has learned from, those added later included
     leaf_moves_ : (n_classes,) array or None

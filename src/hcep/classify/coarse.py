@@ -316,6 +316,12 @@ class CoarseCount(NamedTuple):
 CoarseCounts = dict[str, CoarseCount]
 
 
+def likeliest(responsibilities: sparse.csr_array, classes: NDArray[Any]) -> tuple[NDArray[Any], Floats]:
+    """The likeliest class of each image, and its probability."""
+    most = np.asarray(responsibilities.argmax(axis=1)).ravel()
+    return classes[most], np.asarray(responsibilities.max(axis=1).toarray()).ravel()
+
+
 def count_labels(
     names: Sequence[str], label: Index, responsibilities: sparse.csr_array, classes: NDArray[Any]
 ) -> CoarseCounts:
@@ -388,8 +394,7 @@ class CoarseLabels:
 
     def best(self) -> tuple[NDArray[Any], Floats]:
         """The likeliest class of each image, and its probability."""
-        most = np.asarray(self.responsibilities.argmax(axis=1)).ravel()
-        return self.classes[most], np.asarray(self.responsibilities.max(axis=1).toarray()).ravel()
+        return likeliest(self.responsibilities, self.classes)
 
     @cached_property
     def counts(self) -> CoarseCounts:

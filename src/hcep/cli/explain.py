@@ -82,7 +82,9 @@ def explain(
     opened = builtin_model() if model is None else models.read_model(model)
     hierarchy, answers = opened.path_model.hierarchy, Answers()
     if objects == "auto" and opened.path_model.stopping is None:
-        tell("the model has no rule of its own for the number of objects (`hcep fit --several-objects` learns one)")
+        tell(
+            "the model has no rule of its own for the number of objects (`hcep fit -P several_objects=true` learns one)"
+        )
     drawn = html is not None or where_png is not None
     if where and not drawn and not as_json:
         tell("the maps are drawn in a report (--html FILE) or a picture (--where-png FILE)")

@@ -9,6 +9,7 @@ import numpy as np
 import typer
 
 from hcep import classify, datasets, embeddings, models
+from hcep._files import refuse_existing
 from hcep.cli import options as opt
 from hcep.cli.config import Config, save_resolved
 from hcep.cli.console import Console, escape, say_json, tell
@@ -45,9 +46,10 @@ def fit(
     images: Annotated[
         Path | None, more("Photos of the store; stop if they have changed since.", "--images FOLDER")
     ] = None,
-    several_objects: Annotated[
-        bool, more("Also learn how many objects a photo shows (`hcep explain --objects auto`).", "--several-objects")
-    ] = False,
+    say_coarse: Annotated[
+        Path | None,
+        more("Write the likeliest class of each image labelled above the classes (.csv).", "--say-coarse FILE"),
+    ] = None,
     from_text: Annotated[bool, more("Make classes from their names (needs a text encoder).", "--from-text")] = False,
     unlabelled: Annotated[
         Path | None, more("Unlabelled images or embeddings, for --from-text.", "--unlabelled DATA")
@@ -59,7 +61,8 @@ def fit(
     """Fit a model to labelled photos or embeddings, and save it.
 
     The split `train` is used if there is one. Parameters: anchor, shrinkage, power, refine, priors, beam_width, signed,
-    unit_norm, center, tree, collapse, head (path, logistic, adamw), epochs, batch_size, lr, name; see docs/defaults.md.
+    unit_norm, center, tree, collapse, head (path, logistic, adamw), epochs, batch_size, lr, name, several_objects,
+    coarse (below, own or drop: what a label above classes means), unlabelled (ignore or use); see docs/defaults.md.
     """
     from hcep.explain.corrections import read_corrections
     from hcep.models.fit_data import fit_data, hierarchy_above
@@ -67,10 +70,13 @@ def fit(
     if (output / "model.json").exists() and not overwrite:
         how = "pass --overwrite to replace it, or give another name"
         raise HCEPError(f"--output: there is already a model at {str(output)!r}; {how}")
+    _refuse_say_coarse(say_coarse, overwrite, data, hierarchy, labels, corrections)
     reading = opt.reader_options(options)
     if not from_text and (unlabelled or template):
         raise HCEPError("--unlabelled and --template have no effect without --from-text")
     if from_text:
+        if say_coarse is not None:
+            raise HCEPError("--say-coarse has no effect on --from-text, which has no images with such labels")
         if images is not None:
             raise HCEPError("--images has no effect on --from-text; unlabelled images are now: --unlabelled DATA")
         if hierarchy is None or encoder is None:
@@ -85,16 +91,20 @@ def fit(
     if data is None:
         raise HCEPError("DATA is missing: give embeddings or a folder of photos, or use --from-text")
     parameters = _parameters(parameter, paper)
+    several_objects = parameters.pop("several_objects", False)
     replaced = [file for file in REPLACED if (output / file).is_file()]
     if ray is not None:
+        from hcep.classify.coarse import coarse_lines
         from hcep.ray.fitting import fit_model as fit_on_cluster
 
-        opt.refuse_with_ray(
-            context, "paper", "corrections", "several_objects", "images", "encoder", "vectors", "labels"
-        )
+        opt.refuse_with_ray(context, "paper", "corrections", "say_coarse", "images", "encoder", "vectors", "labels")
+        if several_objects:
+            raise HCEPError("-P several_objects=true is not supported with --ray")
         where = {"address": ray, "progress": not as_json}
         tree_above = hierarchy_above(data, hierarchy, reading, tell)
         model = fit_on_cluster(data, tree_above, output, split=split, cluster=where, **parameters)
+        for line in coarse_lines(model.coarse_counts_ or {}):
+            tell(line)
     else:
         model = fit_data(
             data,
@@ -107,6 +117,7 @@ def fit(
             columns=opt.columns(vectors, labels),
             photos=images,
             corrections=read_corrections(corrections, None, tell),
+            say_coarse=say_coarse,
             progress=not as_json,
             on_note=tell,
             paper=paper,
@@ -119,9 +130,22 @@ def fit(
     _show(output, data, model, as_json)
 
 
+def _refuse_say_coarse(path: Path | None, overwrite: bool, *inputs: str | Path | None) -> None:
+    """Refuse a file that is not CSV, that exists, or that the command reads, before any work."""
+    if path is None:
+        return
+    if path.suffix != ".csv":
+        raise HCEPError(f"--say-coarse: expected a name ending in .csv, got {str(path)!r}")
+    if any(one is not None and Path(one).resolve() == path.resolve() for one in inputs):
+        raise HCEPError(f"--say-coarse: {str(path)!r} is an input of this command; give another name")
+    refuse_existing(path, overwrite, "--say-coarse")
+
+
 def _parameters(texts: list[str] | None, paper: bool) -> dict[str, Any]:
     """The parameters of the classifier; those of the published head become that head."""
-    parameters = opt.parameters(texts, classify.HCEPClassifier, also=(*HEAD, "name"))
+    parameters = opt.parameters(texts, classify.HCEPClassifier, also=(*HEAD, "name", "several_objects"))
+    if not isinstance(parameters.get("several_objects", False), bool):
+        raise HCEPError(f"--parameter several_objects: expected true or false, got {parameters['several_objects']!r}")
     for name in ("anchor", "shrinkage", "power"):
         value, words = parameters.get(name), ("auto", "none") if name == "shrinkage" else ("auto",)
         if isinstance(value, str) and value not in words:

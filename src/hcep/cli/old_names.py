@@ -47,6 +47,7 @@ OPTIONS: dict[str, dict[str, str]] = {
         **_parameters("anchor", "shrinkage", "power", "refine", "priors", "beam_width", "signed", "unit_norm"),
         **_parameters("center", "tree", "head", "epochs", "batch_size", "lr", "name"),
         "--no-refine": "--parameter refine=false",
+        "--several-objects": "--parameter several_objects=true",
         "--hierarchy-format": "--option format=NAME",
     },
     "hierarchy convert": {

@@ -6,6 +6,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from pyarrow.csv import CSVWriter
+
+from hcep._files import replacing
 from hcep._progress import waiting
 from hcep.classify import HCEPClassifier
 from hcep.classify.base import refuse_unknown
@@ -13,13 +17,17 @@ from hcep.classify.coarse import EITHER, coarse_lines, concepts_in
 from hcep.datasets import find_hierarchy
 from hcep.datasets.encoding import embeddings_of, refuse_out_of_step, tree_notes
 from hcep.datasets.hierarchies import NAMED
-from hcep.embeddings import EmbeddingStore
+from hcep.embeddings import Embeddings, EmbeddingStore
 from hcep.embeddings.files import is_store, label_array_in
 from hcep.errors import HCEPError, HierarchyError
 from hcep.hierarchy import Hierarchy
-from hcep.models.fitting import IN_MEMORY, fit_model
+from hcep.models.fitting import IN_MEMORY, coarse_classes, fit_model
 
 logger = logging.getLogger(__name__)
+#: Columns of the file with the classes of images whose labels are above the classes.
+COARSE_COLUMNS = pa.schema(
+    [("image", pa.string()), ("label", pa.string()), ("class", pa.string()), ("probability", pa.float64())]
+)
 OnNote = Callable[[str], object]
 
 
@@ -35,6 +43,7 @@ def fit_data(
     columns: Mapping[str, Any] | None = None,
     photos: Path | None = None,
     corrections: Any = None,
+    say_coarse: Path | None = None,
     progress: bool = False,
     on_note: OnNote = logger.info,
     **fitting: Any,
@@ -53,6 +62,8 @@ def fit_data(
     columns : ``vectors``, ``label`` and ``labels`` of `hcep.embeddings.read_embeddings`
     photos : the photos that `data`, a store, was made from; a store that is out of date is refused
     corrections : `hcep.explain.corrections.Corrections`; images get the classes that it fixes
+    say_coarse : a CSV file for the likeliest class of each image whose label is above the classes, and its probability;
+        a file that is there is replaced
     progress : show progress bars
     on_note : called with each sentence about the data and the hierarchy; they are logged by default
     **fitting : other parameters of `fit_model`, and those of `hcep.HCEPClassifier`
@@ -82,9 +93,23 @@ def fit_data(
         model = fit_model(images, tree, folder, **fitting)
     for line in coarse_lines(model.coarse_counts_ or {}):
         on_note(line)
+    if say_coarse is not None:
+        n_images = write_coarse_classes(model, images, say_coarse, progress)
+        on_note(f"{say_coarse}: the likeliest class of {n_images:,} images that are labelled above the classes")
     if tree is not None and (merged := _merged(model.hierarchy_)):
         on_note(merged)
     return model
+
+
+def write_coarse_classes(model: HCEPClassifier, images: Embeddings, path: Path, progress: bool = False) -> int:
+    """Write the likeliest class of each image whose label is above the classes to a CSV file; return their number."""
+    ids, labels, n_images = images.image_ids, images.y, 0
+    with replacing(path) as partial, CSVWriter(partial, COARSE_COLUMNS) as file:
+        for rows, classes, probabilities in coarse_classes(model, images, progress):
+            columns = (ids[rows].astype(str), labels[rows].astype(str), classes.astype(str), probabilities.round(4))
+            file.write_table(pa.table(list(map(pa.array, columns)), COARSE_COLUMNS))
+            n_images += len(rows)
+    return n_images
 
 
 def hierarchy_above(

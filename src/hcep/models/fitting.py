@@ -13,7 +13,7 @@ from hcep._progress import progress as progress_bar
 from hcep.classify import HCEPClassifier
 from hcep.classify.base import as_hierarchy
 from hcep.classify.calibration import class_priors
-from hcep.classify.coarse import CoarseCount, Labels, Teacher, read_labels
+from hcep.classify.coarse import CoarseCount, Labels, Teacher, likeliest, read_labels
 from hcep.classify.linear_head import assembled
 from hcep.dictionary.checks import refuse_non_finite
 from hcep.dictionary.from_text import TEMPLATES, TextDictionary, text_dictionary, text_vectors
@@ -163,15 +163,15 @@ def fit_in_parts(
     X, y = (np.concatenate(column) for column in zip(*(taken[number] for number in sorted(taken)), strict=True))
     del taken
     model.fit(X, y)
-    if model.coarse_ is not None and len(y) == sum(n for label, n in total.items() if meaning.n_classes[label]):
+    fitted, model.coarse_ = model.coarse_, None  # it knows of the images of the sample alone
+    if fitted is not None and len(y) == sum(n for label, n in total.items() if meaning.n_classes[label]):
         return X, y  # the sample is everything, so that this is the fit in memory
     leaves = dict(zip(map(str, model.classes_.tolist()), model._leaves.tolist(), strict=True))
     second = model.shrinkage_ is not None
     options: dict[str, Any] = {"power": model.power_, "unit_norm": model.unit_norm, "second": second}
     options["leaves"] = {label: leaves[own] for label, own in meaning.own.items()}
-    if model.coarse_ is not None and model.coarse_.used:
-        teacher = Teacher.of(model.path_model(), meaning.labels, model.coarse_counts_)
-        options |= {"teacher": teacher, "sets": meaning.sets, "all_leaves": model._leaves.tolist()}
+    if fitted is not None and fitted.used:
+        options |= {"teacher": meaning.teacher(model), "sets": meaning.sets, "all_leaves": model._leaves.tolist()}
     moments, taught = ClassMoments(second_moment=second), meaning.no_counts()
     for part, counted in each("fitting", sum_up, **options):
         moments.merge(part)
@@ -180,7 +180,7 @@ def fit_in_parts(
     for label, own in meaning.own.items():
         n_exact[own] += total[label]
     _replace_moments(model, moments, np.array([n_exact[label] for label in model.classes_.tolist()]))
-    if model.coarse_ is not None:
+    if fitted is not None:
         n_coarse = Counter[int]()
         for label, k in meaning.sets.items():
             n_coarse[k] += total[label]
@@ -188,7 +188,6 @@ def fit_in_parts(
             name: CoarseCount.of(n_coarse[k], taught[[k]], model.classes_)
             for k, name in enumerate(meaning.labels.names)
         }
-        model.coarse_ = None  # it knows of the sample alone
     return X, y
 
 
@@ -209,6 +208,10 @@ class _Meaning(NamedTuple):
         sets = {label: k for label, k in zip(labels, read.label.tolist(), strict=True) if k >= 0}
         allowed = {label: int(read.sets[k].sum()) for label, k in sets.items()}
         return cls(read, own, sets, dict.fromkeys(labels, 0) | dict.fromkeys(own, 1) | allowed)
+
+    def teacher(self, model: HCEPClassifier) -> Teacher:
+        """What a model that was fitted to such images makes of those that say a set."""
+        return Teacher.of(model.path_model(), self.labels, model.coarse_counts_)
 
     def no_counts(self) -> sparse.csr_array:
         """Images of each set that went to each class, (n_sets, n_classes): none yet."""
@@ -249,6 +252,27 @@ def blocks(
             yield X, y[start : start + len(X)]
             start += len(X)
             advance(len(X))
+
+
+def coarse_classes(
+    model: HCEPClassifier, embeddings: Embeddings, progress: bool = False
+) -> Iterator[tuple[NDArray[np.intp], NDArray[Any], NDArray[np.float64]]]:
+    """Images of a fit whose labels are above the classes: their rows, likeliest classes and their probabilities.
+
+    After a fit in memory each image was left out of the class means that it is compared with. Images that stay on disk
+    are compared with the fitted model.
+    """
+    if model.coarse_ is not None:
+        yield (model.coarse_.rows, *model.coarse_.best())
+    elif model.coarse_counts_:
+        start, meaning = 0, _Meaning.of(model, dict.fromkeys(embeddings.y.tolist()))
+        teacher = meaning.teacher(model)
+        for X, y in blocks(embeddings.X, embeddings.y, progress and "classifying"):
+            set_of = np.array([meaning.sets.get(label, -1) for label in y.tolist()], dtype=np.intp)
+            rows = np.flatnonzero(set_of >= 0)
+            if len(rows):
+                yield (start + rows, *likeliest(teacher(X[rows], set_of[rows]), model.classes_))
+            start += len(X)
 
 
 def quotas(
