@@ -1,5 +1,3 @@
-import io
-
 import pytest
 
 from hcep import Hierarchy
@@ -49,13 +47,6 @@ def test_max_children_counts_what_it_leaves_out(pets):
 def test_names_and_merged_names():
     h = Hierarchy.from_edges([("r", "n1"), ("n1", "n2"), ("n2", "n3"), ("r", "n4")], {"n1": "animal", "n3": "cat"})
     assert h.collapse().format_tree() == "r\n├── n4\n└── cat (animal, n2)"
-
-
-def test_print_tree_to_the_terminal_or_a_file(pets, capsys):
-    file = io.StringIO()
-    pets.print_tree(file=file)
-    pets.print_tree()
-    assert capsys.readouterr().out == file.getvalue() == pets.format_tree() + "\n"
 
 
 def test_two_thousand_levels_are_drawn_without_recursion():

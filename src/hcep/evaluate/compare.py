@@ -18,7 +18,8 @@ DEFAULT_COLUMNS = (
     "correct", "support_precision", "support_recall", "support_f1", "tree_distance", "one_path",
     "reconstruction_error", "ece",
 )  # fmt: skip
-#: Number of sign flips in a paired test.
+#: Level of confidence intervals; number of sign flips in a paired test.
+LEVEL = 0.95
 N_PERMUTATIONS = 10_000
 #: Metrics that are also summed per class.
 BY_CLASS = ("correct", "support_precision", "support_recall")
@@ -30,9 +31,8 @@ def compare_scores(
     reference: str | None = None,
     columns: Sequence[str] = DEFAULT_COLUMNS,
     *,
-    level: float = 0.95,
+    level: float = LEVEL,
     n_resamples: int = 2000,
-    random_state: int = 0,
 ) -> ScoreTable:
     """Compare methods that were scored on the same images in one table.
 
@@ -54,12 +54,12 @@ def compare_scores(
     scores : the scores of each method, by its name
     reference : the method that the others are tested against (default: the first)
     columns : columns of `ImageScores`, or ``ece``
-    n_resamples, random_state : settings of the bootstrap, which draws the same images for all methods
+    n_resamples : of the bootstrap, which draws the same images for all methods
     """
     methods, columns = tuple(scores), tuple(columns)
     against = _checked(scores, reference, columns)
     tables = [[_summable(own, column) for own in scores.values()] for column in columns]
-    sums = stats.resampled_sums(np.hstack([t for tables_ in tables for t in tables_]), n_resamples, random_state)
+    sums = stats.resampled_sums(np.hstack([t for tables_ in tables for t in tables_]), n_resamples, 0)
     rows, start = [], 0
     for column, own in zip(columns, tables, strict=True):
         edges = start + np.cumsum([0, *(table.shape[1] for table in own)])
@@ -204,7 +204,7 @@ class RunningScores:
         for label, sums in zip(labels.tolist(), own, strict=True):
             self.by_class[label] = self.by_class.get(label, 0.0) + sums
 
-    def table(self, columns: Sequence[str] = DEFAULT_COLUMNS, method: str = "model", level: float = 0.95) -> ScoreTable:
+    def table(self, columns: Sequence[str] = DEFAULT_COLUMNS, method: str = "model") -> ScoreTable:
         """Return a table of means with intervals, as `compare_scores` does.
 
         A bootstrap sums n rows that are drawn at random. With many thousand rows these sums are normal with n times the
@@ -222,6 +222,6 @@ class RunningScores:
             if column != "ece" and not np.isnan(estimate):  # a mean lies within the range of its values
                 resampled = np.clip(resampled, *self._range[names.index(column)])
             metric = _Column(column, estimate[None], np.where(np.isnan(estimate), np.nan, resampled)[None], None)
-            scores += metric.scores([method], 0, [int(self._sums[last - 1])], level)
+            scores += metric.scores([method], 0, [int(self._sums[last - 1])], LEVEL)
         n_images, counts = self.n_images - self.n_unlabelled, (self.n_coarse, self.n_unlabelled)
-        return ScoreTable((method,), tuple(columns), method, n_images, level, tuple(scores), *counts)
+        return ScoreTable((method,), tuple(columns), method, n_images, LEVEL, tuple(scores), *counts)

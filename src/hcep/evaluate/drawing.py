@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Minimum height of a labelled box in inches, and maximum number of letters of its label.
 LABELLED, LETTERS = 0.085, 28
+#: Concepts in the figure of mistakes.
+MISTAKES = 15
 
 
 class Box(NamedTuple):
@@ -148,9 +150,9 @@ def draw_icicle(hierarchy: Hierarchy, values: Mapping[str, float], title: str = 
     return figure
 
 
-def draw_mistakes(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy, n: int = 15) -> Figure:
-    """Draw the n lowest common concepts with most mistakes, each with its most frequent confusion."""
-    rows, name = mistakes_by_lca(y_true, y_pred, hierarchy)[:n][::-1], hierarchy.name
+def draw_mistakes(y_true: ArrayLike, y_pred: ArrayLike, hierarchy: Hierarchy) -> Figure:
+    """Draw the lowest common concepts with most mistakes, each with its most frequent confusion."""
+    rows, name = mistakes_by_lca(y_true, y_pred, hierarchy)[:MISTAKES][::-1], hierarchy.name
     figure, axes = _figure(8, 1.0 + 0.3 * len(rows))
     axes.barh([f"{name(c)}: {name(hierarchy.leaf_of(a))} as {name(hierarchy.leaf_of(b))}" for c, _, a, b, _ in rows],
               [total for _, total, *_ in rows], color="#1f77b4")  # fmt: skip

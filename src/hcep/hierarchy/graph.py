@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NoReturn, TextIO, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -402,12 +402,6 @@ class Hierarchy:
     def format_tree(self, max_depth: int | None = None, max_children: int | None = None) -> str:
         """Draw the hierarchy with box characters, one synset per line; a synset drawn before is marked ``↑``."""
         return draw_tree(self, max_depth, max_children)
-
-    def print_tree(
-        self, max_depth: int | None = None, max_children: int | None = None, file: TextIO | None = None
-    ) -> None:
-        """Print `format_tree`."""
-        print(self.format_tree(max_depth, max_children), file=file)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -25,8 +25,6 @@ def push_model(
     branch: str | None = None,
     private: bool | None = None,
     token: str | bool | None = None,
-    commit_message: str = "Push an HCEP model",
-    create_pr: bool = False,
     endpoint: str | None = None,
     **details: Any,
 ) -> str:
@@ -37,7 +35,7 @@ def push_model(
     model : a fitted classifier, or the folder of a saved one, which is checked first
     repo_id : such as "someone/pets"
     branch : "main" by default; created if needed
-    private, token, commit_message, create_pr, endpoint : as in `huggingface_hub`
+    private, token, endpoint : as in `huggingface_hub`
     **details : for a fitted classifier, those of `save_model`: encoder, data, images_per_class, metrics, name, license,
         language. A folder already contains them.
     """
@@ -51,8 +49,8 @@ def push_model(
         repo = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
         if branch is not None:
             api.create_branch(repo, branch=branch, exist_ok=True)
-        options = {"commit_message": commit_message, "revision": branch, "create_pr": create_pr}
-        return str(api.create_commit(repo, operations=operations, **options).commit_url)
+        message = "Push an HCEP model"
+        return str(api.create_commit(repo, operations=operations, commit_message=message, revision=branch).commit_url)
 
 
 def download_model(repo_id: str, **options: Any) -> Path:

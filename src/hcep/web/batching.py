@@ -15,9 +15,10 @@ Answer = TypeVar("Answer")
 class ServerBusyError(HCEPError):
     """Too many requests are waiting; the same request may be sent again in `seconds`."""
 
-    def __init__(self, seconds: int = 2) -> None:
-        self.seconds = seconds
-        super().__init__(f"the server is busy; try again in {seconds} seconds")
+    seconds = 2
+
+    def __init__(self) -> None:
+        super().__init__(f"the server is busy; try again in {self.seconds} seconds")
 
 
 class Batcher(Generic[Item, Answer]):

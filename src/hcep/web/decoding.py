@@ -41,17 +41,17 @@ class Decoded(Struct):
 
 
 class Decoders:
-    """`n` decoding processes; each file is limited to `seconds` and `max_pixels`.
+    """Two decoding processes; each file is limited to `seconds` and `max_pixels`.
 
     They also prepare the encoder's input if its `preprocessing` is one of ours.
     """
 
-    def __init__(self, preprocessing: Mapping[str, Any], max_pixels: int, seconds: float = 10.0, n: int = 2) -> None:
+    def __init__(self, preprocessing: Mapping[str, Any], max_pixels: int, seconds: float = 10.0) -> None:
         self.seconds = seconds
         self._options = json.dumps({"preprocessing": dict(preprocessing), "max_pixels": max_pixels}, default=str)
         self._free: asyncio.Queue[asyncio.subprocess.Process | None] = asyncio.Queue()
         self._all: list[asyncio.subprocess.Process] = []
-        for _ in range(n):
+        for _ in range(2):
             self._free.put_nowait(None)
 
     async def __call__(self, data: bytes) -> Decoded:

@@ -37,7 +37,7 @@ def test_numbers_give_the_parent_in_any_order(tmp_path):
     assert h.children("b") == ("d",)
 
 
-def test_print_tree_can_be_read_back(tmp_path, pets):
+def test_a_drawn_tree_can_be_read_back(tmp_path, pets):
     (tmp_path / "h.txt").write_text(pets.format_tree(), encoding="utf-8")
     assert read_hierarchy(tmp_path / "h.txt") == pets
 

@@ -27,7 +27,7 @@ def test_a_dictionary_is_named_and_nothing_is_kept():
     found = interpret(bears(), phrases=PHRASES, encoder=bear_encoder(), top_k=1)
     assert meanings(found) == RIGHT
     assert (found.names.encoder, found.names.template, found.kept) == ("words", "{}", False)
-    assert (found.failures, found.notes) == ({}, ())
+    assert (found.failures, found.notes) == ({}, [])
 
 
 def test_a_saved_model_keeps_its_names(tmp_path):
@@ -76,4 +76,4 @@ def test_no_source_of_names_gives_no_names():
     assert not found.names.atoms
     assert not found.kept
     noted = interpret(bears(), glosses=True)
-    assert noted.notes == ("--glosses has no effect: no concept of this hierarchy has a WordNet id",)
+    assert noted.notes == ["--glosses has no effect: no concept of this hierarchy has a WordNet id"]

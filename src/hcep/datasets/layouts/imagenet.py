@@ -9,6 +9,7 @@ from hcep.datasets.layouts import listing
 from hcep.datasets.layouts.listing import LayoutOptions, class_of, read_lines
 from hcep.datasets.layouts.table import read_columns
 from hcep.errors import quoted
+from hcep.hierarchy.imagenet import imagenet_classes
 
 LOOKS_FOR = "train/<wnid>/ and a flat val/ with LOC_val_solution.csv, val.txt or *validation_ground_truth.txt"
 #: Folders of the images below the given one: itself, or as in Kaggle's archive and the later devkits.
@@ -89,9 +90,6 @@ def _read_solution(source: Path, file: Path) -> dict[str, str]:
 
 def _read_list(source: Path, file: Path) -> dict[str, str]:
     """val.txt, with a file name and a class: a WordNet id, or a number that counts from 0 in ImageNet's order."""
-    # Here, because the module of the bundled hierarchy imports from this package.
-    from hcep.hierarchy.imagenet import imagenet_classes
-
     labels = {}
     by_number: Mapping[int, str] | None = None
     for line in read_lines(file):

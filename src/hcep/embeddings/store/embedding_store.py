@@ -155,15 +155,15 @@ class EmbeddingStore:
     def _vectors(self) -> Iterator[NDArray[Any]]:
         return (vectors if rows is None else vectors[rows] for vectors, rows in self._read(disk.read_vectors))
 
-    def batches(self, size: int = 8192, dtype: DTypeLike = np.float32) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def batches(self, size: int = 8192) -> Iterator[tuple[NDArray[np.float32], NDArray[Any]]]:
         """Batches of X (size, n_dims) and labels (size,) in row order; memory does not grow with the store."""
         if size < 1:
             raise StoreError(f"size must be at least 1, got {size}")
-        return self._batches(size, np.dtype(dtype))
+        return self._batches(size)
 
-    def _batches(self, size: int, dtype: np.dtype[Any]) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def _batches(self, size: int) -> Iterator[tuple[NDArray[np.float32], NDArray[Any]]]:
         start = filled = 0
-        batch = np.empty((min(size, len(self)), self.n_dims), dtype)
+        batch = np.empty((min(size, len(self)), self.n_dims), np.float32)
         for vectors in self._vectors():
             while len(vectors):
                 taken = vectors[: len(batch) - filled]
@@ -172,7 +172,7 @@ class EmbeddingStore:
                 if filled == len(batch):
                     yield batch, self.labels[start : start + filled]
                     start, filled = start + filled, 0
-                    batch = np.empty((min(size, len(self) - start), self.n_dims), dtype)
+                    batch = np.empty((min(size, len(self) - start), self.n_dims), np.float32)
 
     def to_numpy(self, dtype: DTypeLike | None = None) -> NDArray[Any]:
         """All vectors, (n_images, n_dims), by default in the stored precision; memory holds them once."""

@@ -185,14 +185,9 @@ def _stored_images(folder: Path, manifest: Manifest) -> Iterator[tuple[str, Stor
 
 
 def import_embeddings(
-    embeddings: Embeddings,
-    folder: str | os.PathLike[str],
-    *,
-    encoder: str,
-    fingerprint: str | None = None,
-    dtype: StoredDtype | None = None,
+    embeddings: Embeddings, folder: str | os.PathLike[str], *, encoder: str, fingerprint: str | None = None
 ) -> None:
-    """Add vectors that were encoded elsewhere to a store, which is created if needed.
+    """Add vectors that were encoded elsewhere to a store, which is created if needed; float64 becomes float32.
 
     Parameters
     ----------
@@ -200,10 +195,9 @@ def import_embeddings(
     folder : folder of the store; images that it holds under the same ids are replaced
     encoder : name of the encoder of the vectors
     fingerprint : the encoder's fingerprint; its name stands in if it is unknown
-    dtype : {"float16", "float32"}; by default that of the vectors, or float32 for float64
     """
     X = embeddings.X
-    stored: StoredDtype = dtype or ("float16" if X.dtype == np.float16 else "float32")
+    stored: StoredDtype = "float16" if X.dtype == np.float16 else "float32"
     record = EncoderRecord(encoder, fingerprint or f"imported:{encoder}", {})
     ids = embeddings.image_ids.tolist()
     columns = [getattr(embeddings, name) for name in ("paths", "labels", "splits")]

@@ -37,7 +37,7 @@ def induce_from_embeddings(
     chat: ChatModel | None = None,
     root: str = "entity",
 ) -> Induced:
-    """ClassGroup class embeddings into a hierarchy, which is always complete.
+    """Group class embeddings into a hierarchy, in which every class has a place.
 
     A group without a name is called after its members: "cat + dog + 3 more".
 

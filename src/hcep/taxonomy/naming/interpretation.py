@@ -1,7 +1,7 @@
 """Names for a model's atoms in stages, each saved with the model before the next one starts."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -30,24 +30,6 @@ N_DESCRIBED = 5
 N_CONTRAST = 3
 
 
-@dataclass(frozen=True)
-class Interpretation:
-    """Names of the chosen atoms.
-
-    Attributes
-    ----------
-    failures : for each atom without an accepted answer of the language model, the reason
-    notes : what a person should know, such as why definitions were not compared
-    kept : whether the names are saved in the model's folder
-    """
-
-    names: AtomNames
-    hierarchy: Hierarchy
-    failures: Failures
-    notes: tuple[str, ...]
-    kept: bool
-
-
 def interpret(
     model: str | PathLike[str] | ConceptDictionary,
     *,
@@ -64,7 +46,7 @@ def interpret(
     rounds: int = 3,
     synsets: Iterable[str] | None = None,
     progress: bool = False,
-) -> Interpretation:
+) -> "Interpretation":
     """Describe a model's atoms by the nearest phrases, by images, and by a language model's summary.
 
     Without any source of names, the result has the names that the model already has, or WordNet's definitions.
@@ -85,7 +67,7 @@ def interpret(
     synsets : name only the atoms that lead to these concepts (ids or names)
     progress : show progress bars
     """
-    run = _Interpreter(model, synsets, encoder, preprocessing, {"rounds": rounds, "progress": progress})
+    run = Interpretation(model, synsets, encoder, preprocessing, {"rounds": rounds, "progress": progress})
     if describe is None:
         alone = not (phrases or glosses or any(atom.phrases for atom in run.chosen))
         describe = N_DESCRIBED if chat is not None and alone else 0
@@ -111,11 +93,11 @@ def interpret(
         run.summarize(chat)
     if compared or images is not None:
         run.define()
-    kept = run.folder is not None and bool(run.chosen)
+    run.kept = run.folder is not None and bool(run.chosen)
     if not run.chosen:
         run.define(keep=False)
-    names = replace(run.names, atoms=tuple(run.chosen))
-    return Interpretation(names, run.hierarchy, run.failures, tuple(run.notes), kept)
+    run.names = replace(run.names, atoms=tuple(run.chosen))
+    return run
 
 
 def chosen_edges(hierarchy: Hierarchy, synsets: Iterable[str] | None = None) -> tuple[Edge, ...]:
@@ -128,8 +110,16 @@ def chosen_edges(hierarchy: Hierarchy, synsets: Iterable[str] | None = None) -> 
     return tuple(edge for edge in hierarchy.edges if edge[1] in children)
 
 
-class _Interpreter:
-    """The chosen atoms of a model and what is known of them so far."""
+class Interpretation:
+    """The chosen atoms of a model, and what is known of them so far.
+
+    Attributes
+    ----------
+    names : of the chosen atoms, once `interpret` is done
+    failures : for each atom without an accepted answer of the language model, the reason
+    notes : what a person should know, such as why definitions were not compared
+    kept : whether the names are saved in the model's folder
+    """
 
     def __init__(
         self,
@@ -141,6 +131,7 @@ class _Interpreter:
     ) -> None:
         self.notes: list[str] = []
         self.failures: Failures = {}
+        self.kept = False
         self.names, self._record, self.folder = AtomNames(()), None, None
         self._wanted, self._preprocessing, self._asking = encoder, preprocessing, asking
         if isinstance(model, ConceptDictionary):

@@ -44,7 +44,7 @@ def register(engine: Engine) -> None:
             if chosen is None or not chosen.names:
                 _empty(collections)
             elif (collection := await many.answered(collections, chosen, engine.saved)) is not None:
-                _Page(collections, collection, await engine.run(collection.score, engine.saved))
+                CollectionPage(collections, collection, await engine.run(collection.score, engine.saved))
 
 
 def _empty(collections: many.Collections) -> None:
@@ -71,7 +71,7 @@ def _empty(collections: many.Collections) -> None:
         text("pre", "hcep encode photos/ -o store/\nhcep serve --store store/", "command")
 
 
-class _Page:
+class CollectionPage:
     def __init__(self, collections: many.Collections, collection: Collection, score: str) -> None:
         self.collections, self.collection, self.tree = collections, collection, collection.model.hierarchy.path_tree
         self.view, self.level, n = View(), min(2, self.tree.depth), len(collection)

@@ -93,7 +93,9 @@ def register(engine: Engine) -> None:
             if one is not None and other is not None:
                 names = [Path(model.folder).resolve().name for model in (engine.saved, engine.other)]
                 names[0] = "the built-in model" if engine.read_only else names[0]
-                _Page(collections, Pair(one, other), names if names[0] != names[1] else ["the first", "the second"])
+                ComparePage(
+                    collections, Pair(one, other), names if names[0] != names[1] else ["the first", "the second"]
+                )
 
 
 def _fingerprint(saved: SavedModel) -> str | None:
@@ -120,7 +122,7 @@ def _empty(engine: Engine) -> None:
             text("a", "Drop photos", "button", href="/collection")
 
 
-class _Page:
+class ComparePage:
     def __init__(self, collections: many.Collections, pair: Pair, names: list[str]) -> None:
         self.collections, self.pair, self.names = collections, pair, names
         a, b = names

@@ -32,7 +32,7 @@ def register(engine: Engine) -> None:
     @ui.page("/hierarchy", title="Hierarchy")  # type: ignore[untyped-decorator]
     def page() -> None:
         with frame("Hierarchy", "collection.css"):
-            _Page(engine, collections)
+            HierarchyPage(engine, collections)
 
 
 class ConceptTree(ui.element, component="static/concepts.js"):  # type: ignore[misc, call-arg]
@@ -62,7 +62,7 @@ class ConceptTree(ui.element, component="static/concepts.js"):  # type: ignore[m
         self.run_method("reveal", [hierarchy.index(one) for one in path])
 
 
-class _Page:
+class HierarchyPage:
     def __init__(self, engine: Engine, collections: Collections) -> None:
         self.engine, self.collections = engine, collections
         self.chosen, self.moving = engine.hierarchy.root, ""

@@ -52,7 +52,7 @@ def register(engine: Engine) -> None:
             await guarded(visit.show)(remembered(), False)
 
 
-class PathTree(ui.element, component="static/path.js"):  # type: ignore[misc, call-arg]
+class PathDiagram(ui.element, component="static/path.js"):  # type: ignore[misc, call-arg]
     """The path and the concepts beside it; `choose` is called with a concept that is clicked."""
 
     def __init__(self, session: PhotoSession, choose: Any) -> None:
@@ -125,7 +125,7 @@ class PhotoPage:
                     with text("div", classes="line apart"):
                         text("h2", "The path to the answer", id="path")
                         text("span", "probability", "soft small")
-                    self.tree = PathTree(session, partial(self.choose, session))
+                    self.tree = PathDiagram(session, partial(self.choose, session))
                 questions(session, self.show_map)
 
         def choose_again() -> None:
