@@ -68,6 +68,13 @@ def test_one_of_several_concepts_is_right(owls, truth):
     assert set(scores.labels[0].split("|")) == {"finch", "car"}
 
 
+def test_a_set_of_one_class_is_that_class(owls):
+    scores = score(owls, [["car"], "car|car", "car | car"], ["car", "car", "bus"])
+    assert scores.labels == ("car", "car", "car")
+    assert scores["correct"].tolist() == [1, 1, 0]
+    assert scores.n_coarse == 0
+
+
 def test_the_root_is_not_scored_but_counted(owls):
     scores = score(owls, ["thing", "car", "owl"], ["car", "car", "car"])
     assert (scores.n_unlabelled, scores.n_coarse, len(scores)) == (1, 1, 3)

@@ -51,9 +51,11 @@ class Truths:
         read = read_labels(texts, hierarchy, classes=[hierarchy.class_of(leaf) for leaf in hierarchy.leaves])
         for row in np.flatnonzero(read.unknown)[:1]:
             hierarchy.index(texts[row])  # raises an error that names near matches
-        self.labels = tuple(EITHER.join(map(str, one)) if isinstance(one, SEVERAL) else str(one) for one in texts)
+        names = [EITHER.join(map(str, one)) if isinstance(one, SEVERAL) else str(one) for one in texts]
+        own = read.own.tolist()
+        self.labels = tuple(read.classes[i] if i >= 0 else name for i, name in zip(own, names, strict=True))
         leaf = cache(lambda i: (hierarchy.leaf_of(read.classes[i]),))
-        pairs = zip(read.own.tolist(), read.label.tolist(), strict=True)
+        pairs = zip(own, read.label.tolist(), strict=True)
         self.concepts: list[Truth] = [leaf(i) if i >= 0 else read.concepts[k] if k >= 0 else () for i, k in pairs]
         self.coarse = np.where(read.dropped, np.nan, (read.label >= 0).astype(np.float64))
         self._hierarchy, self._read = hierarchy, read
@@ -73,11 +75,10 @@ class Truths:
 
     def true_columns(self, probabilities: Floats, classes: Sequence[str]) -> NDArray[np.intp]:
         """Return the column of each image's class, or of the most probable class that its truth allows; -1 for none."""
-        columns, label = class_index(self.labels, classes), self._read.label
+        columns, known = class_index(self.labels, classes), class_index(self._read.classes, classes)
         for k, allowed in enumerate(self._read.sets):
-            rows = np.flatnonzero(label == k)
-            own = class_index([self._read.classes[c] for c in np.flatnonzero(allowed)], classes)
-            own = np.sort(own[own >= 0])
+            rows, own = np.flatnonzero(self._read.label == k), np.sort(known[allowed])
+            own = own[own >= 0]
             columns[rows] = own[np.argmax(probabilities[np.ix_(rows, own)], axis=1)] if len(own) else -1
         return columns
 
