@@ -42,6 +42,7 @@ from hcep.classify.objects import stopping_rule
 from hcep.classify.path_model import Inference, PathModel
 from hcep.classify.training import TrainingSet
 from hcep.classify.transformer import HCEPTransformer
+from hcep.classify.tree_prior import Prior
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import blocks
 from hcep.dictionary.concept_dictionary import average_upwards
@@ -88,6 +89,10 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         What a label means that is a concept with classes below it: one of these classes ("below"), a class of its own
         beside them ("own"), or that the image is not used ("drop").
     unlabelled : {"ignore", "use"}; what to do with images that are labelled with the root
+    prior : {"auto", "tree", "flat"} or None
+        Means of classes with few images borrow from other classes: from those close in the hierarchy ("tree"), or from
+        all alike ("flat"). "auto" is "tree" if some class has fewer than twelve images and held-out images gain by it.
+        With the path head only.
 
     Attributes
     ----------
@@ -102,6 +107,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         for a model that was loaded or fitted in parts.
     coarse_counts_ : dict of str to CoarseCount, or None; how many images have each of these labels, and how many of
         them each class has learned from, those added later included
+    prior_ : TreePrior or None; the prior of the class means, with its variances; None without one
     leaf_moves_ : (n_classes,) array or None
         How far refinement moved each class's embedding, where images have mean square norm 1; None without refinement.
     moments_ : ClassMoments
@@ -173,6 +179,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         sparse_output: bool = True,
         coarse: Coarse = "below",
         unlabelled: Unlabelled = "ignore",
+        prior: Prior = "auto",
     ) -> None:
         self._store(locals())
 
@@ -184,7 +191,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         ``AdamWHead(epochs=1000, batch_size=16384)``.
         """
         published: dict[str, Any] = {"shrinkage": None, "anchor": 0.0, "signed": False, "head": "adamw"}
-        published |= {"power": 1.0, "refine": False, "coarse": "own"}
+        published |= {"power": 1.0, "refine": False, "coarse": "own", "prior": None}
         return cls(hierarchy, beam_width=beam_width, **(published | options))
 
     @staticmethod

@@ -8,19 +8,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep.classify.calibration import Calibration, fit_calibration
+from hcep.classify.calibration import Calibration, fit_calibration, log_losses
 from hcep.classify.choosing import Auto, Choice, choose, values_to_try
 from hcep.classify.refining import is_worth_it, refine
 from hcep.classify.training import TrainingSet
+from hcep.classify.tree_prior import Prior, TreePrior, fit_prior
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import CHUNK
 from hcep.dictionary.moments import ClassMoments
 from hcep.hierarchy import Hierarchy
 from hcep.pursuit import path_objectives
 
+Floats = NDArray[np.float64]
+#: Images per class from which on a prior for class means changes nothing.
+MANY = 12
 #: Objectives computed for the calibration; with many classes it looks at fewer images, but at no fewer than these.
 CALIBRATION_SIZE, CALIBRATION_IMAGES = 500_000, 256
-#: How the best temperature grows with the noise of class means of n images, as 1 + c / n.
+#: How the best temperature grows with the variance v of class means, as 1 + c v.
 MEAN_NOISE = 0.7
 #: The temperature if no image can be held out, as a share of the mean gap between classes: the best share was 0.04 for
 #: 200 and for ten classes of one network, and 0.07 to 0.13 for ten classes of another.
@@ -33,7 +37,8 @@ class FittedDictionary(NamedTuple):
     choice: Choice
     dictionary: ConceptDictionary
     calibration: Calibration | None  # None if none was asked for
-    leaf_moves: NDArray[np.float64] | None  # (n_classes,); how far refining moved each class; None if it did not
+    shifts: Floats | None = None  # (n_classes, n_dims); how refining moved each class; None if it did not
+    prior: TreePrior | None = None  # of the class means, which the dictionary's leaves are under; None without one
 
 
 def fit_dictionary(
@@ -44,30 +49,56 @@ def fit_dictionary(
     power: float | Auto,
     refined: bool | Auto,
     calibrated: bool | float,
+    prior: Prior = None,
 ) -> FittedDictionary:
     """Choose power, metric and anchor where "auto", build the dictionary, calibrate it, refine its leaves.
 
     Parameters
     ----------
     training : the labelled images
-    shrinkage, anchor, power, refined : as the parameters of `HCEPClassifier`
+    shrinkage, anchor, power, refined, prior : as the parameters of `HCEPClassifier`
     calibrated : whether to calibrate; a number is the anchor to calibrate at, instead of the fitted one
     """
     if shrinkage == "auto" and not _varies(training):
         shrinkage = None  # there is no covariance to whiten by
-    choice = choose(training, *values_to_try(training, power, shrinkage, anchor))
+    choice = choose(training, *values_to_try(training, power, shrinkage, anchor, has_prior=prior is not None))
     how: dict[str, Any] = {"unit_norm": training.unit_norm, "center": training.center, "power": choice.power}
     dictionary = dictionary_of(training.hierarchy, choice.moments, choice.shrinkage, choice.anchor, **how)
     is_refined = is_worth_it(training, choice.anchor) if refined == "auto" else refined and training.n_classes > 1
-    calibration = None
-    if is_refined or calibrated is not False:
-        at = choice.anchor if isinstance(calibrated, bool) else calibrated
-        calibration = calibrate(training, dictionary, choice.moments, at)
-    if not is_refined or calibration is None:
-        return FittedDictionary(choice, dictionary, calibration, None)
-    shifts = refine(training, dictionary, choice.moments, choice.anchor, calibration.temperature)
-    moved = dictionary.moved(dict(zip(training.leaves.tolist(), shifts, strict=True)))
-    return FittedDictionary(choice, moved, calibration, np.linalg.norm(shifts, axis=1))
+    if not is_refined and calibrated is False:
+        return FittedDictionary(choice, dictionary, None)
+    at = choice.anchor if isinstance(calibrated, bool) else calibrated
+    held_out = calibrate(training, dictionary, choice.moments, at)
+    fitted = FittedDictionary(choice, dictionary, held_out.calibration)
+    if is_refined:
+        shifts = refine(training, dictionary, choice.moments, choice.anchor, held_out.calibration.temperature)
+        fitted = fitted._replace(dictionary=dictionary.moved(_by_leaf(training, shifts)), shifts=shifts)
+    if prior is None or training.n_classes < 2 or (prior == "auto" and training.counts.min() >= MANY):
+        return fitted
+    return _with_prior(training, fitted, held_out, prior, at)
+
+
+def _with_prior(
+    training: TrainingSet, fitted: FittedDictionary, without: HeldOut, kind: Prior, anchor: float
+) -> FittedDictionary:
+    """The dictionary with class means under a prior; "auto" keeps it as it was where held-out images fare no better.
+
+    If a class has a single image, that cannot be seen on held-out images: its images are those that a prior helps.
+    """
+    dictionary, moments = fitted.dictionary, fitted.choice.moments
+    noise = training.noise(dictionary.transform, moments)
+    leaves = np.stack([dictionary.synset_embedding(leaf) for leaf in training.leaves])
+    prior = fit_prior(training.hierarchy, training.leaves.tolist(), leaves, moments.weights, noise, kind == "flat")
+    shifts = prior.posterior(leaves, moments.weights)[0] - leaves
+    moved = dictionary.moved(_by_leaf(training, shifts))
+    held_out = calibrate(training, moved, moments, anchor, prior)
+    if kind == "auto" and training.exact_counts.min() > 1 and held_out.log_loss > without.log_loss:
+        return fitted
+    return fitted._replace(dictionary=moved, calibration=held_out.calibration, prior=prior)
+
+
+def _by_leaf(training: TrainingSet, shifts: Floats) -> dict[str, Floats]:
+    return dict(zip(training.leaves.tolist(), shifts, strict=True))
 
 
 def dictionary_of(
@@ -78,29 +109,64 @@ def dictionary_of(
     return ConceptDictionary.from_images(hierarchy, moments, shrinkage=shrinkage, rescale=anchor > 0, **options)
 
 
+class HeldOut(NamedTuple):
+    """A calibration, and the mean log loss of the held-out images it is from; NaN if none could be held out."""
+
+    calibration: Calibration
+    log_loss: float = float("nan")
+
+
 def calibrate(
-    training: TrainingSet, dictionary: ConceptDictionary, moments: ClassMoments, anchor: float
-) -> Calibration:
+    training: TrainingSet,
+    dictionary: ConceptDictionary,
+    moments: ClassMoments,
+    anchor: float,
+    prior: TreePrior | None = None,
+) -> HeldOut:
     """Temperature and exponent on held-out images against all classes; a typical temperature if none can be held out.
 
     Means without the fold's images are noisier than those that predict. Temperatures measured on both follow
-    ``1 + c / n`` with c = `MEAN_NOISE` from n = 1 to 50, and are divided by that ratio.
+    ``1 + c v`` with c = `MEAN_NOISE` and v the variance of a mean, in variances of an image (1 / n without a prior),
+    from 1 to 50 images; they are divided by the ratio of both.
 
-    `dictionary`: of all images, before refining. `moments`: what the dictionary is made from.
+    `dictionary`: of all images; its leaves matter only if no image can be held out. `moments`: what it is made from.
+    `prior`: of the class means.
     """
-    transform, n_classes = dictionary.transform, training.n_classes
+    n_classes = training.n_classes
     folds = training.folds.only(max(CALIBRATION_IMAGES, CALIBRATION_SIZE // n_classes))
     if not len(folds.rows) or n_classes == 1:
-        some = training.images[:: -(-len(training.images) // CALIBRATION_IMAGES)].astype(np.float64)
-        objectives = path_objectives(some, dictionary, anchor=min(anchor, 1e6))
+        return HeldOut(_uncalibrated(training, dictionary, anchor, prior))
+    space, scored = training.left_out(folds.rows, dictionary.transform, moments, prior=prior), folds.rows[folds.scored]
+    weights, own = training.weights[scored], training.own[scored]
+    objectives = space.held_out(folds, anchor, n_classes)
+    calibration = fit_calibration(objectives, weights=weights)
+    n = np.maximum(training.counts, 2.0)
+    fewer, all_of_them = _mean_noise(prior, n - 1.0)[own], _mean_noise(prior, n)[own]
+    noisier = float(np.average((1.0 + MEAN_NOISE * fewer) / (1.0 + MEAN_NOISE * all_of_them), weights=weights))
+    log_loss = float(np.average(log_losses(objectives, calibration), weights=weights))
+    return HeldOut(replace(calibration, temperature=calibration.temperature / noisier), log_loss)
+
+
+def _mean_noise(prior: TreePrior | None, n_images: Floats) -> Floats:
+    """Variance of the mean of so many images, in variances of one image, (n_classes,)."""
+    if prior is None:
+        return 1.0 / n_images
+    return np.asarray(prior.posterior(np.zeros((len(n_images), 1)), n_images)[1] / prior.noise)
+
+
+def _uncalibrated(
+    training: TrainingSet, dictionary: ConceptDictionary, anchor: float, prior: TreePrior | None
+) -> Calibration:
+    """A typical temperature, from how the objectives of other classes than its own differ for a training image."""
+    rows = slice(None, None, -(-len(training.images) // CALIBRATION_IMAGES))
+    objectives = path_objectives(training.images[rows].astype(np.float64), dictionary, anchor=min(anchor, 1e6))
+    if prior is None:
         gaps = np.mean(objectives - objectives.min(axis=1, keepdims=True), axis=1)
         return Calibration(FALLBACK_TEMPERATURE * float(np.median(gaps)) or 1.0)
-    space, scored = training.left_out(folds.rows, transform, moments), folds.rows[folds.scored]
-    calibration = fit_calibration(space.held_out(folds, anchor, n_classes), weights=training.weights[scored])
-    n = np.maximum(training.counts[training.own[scored]], 2)
-    noise = (1.0 + MEAN_NOISE / (n - 1.0)) / (1.0 + MEAN_NOISE / n)
-    noisier = float(np.average(noise, weights=training.weights[scored]))
-    return replace(calibration, temperature=calibration.temperature / noisier)
+    tree, hierarchy = dictionary.hierarchy.path_tree, dictionary.hierarchy
+    own = np.array([hierarchy.index(leaf) for leaf in training.leaves])[training.own[rows]]
+    objectives[tree.synset[tree.leaf_nodes] == own[:, None]] = np.nan
+    return Calibration(float(np.median(np.nanstd(objectives, axis=1))) or 1.0)
 
 
 def _varies(training: TrainingSet) -> bool:

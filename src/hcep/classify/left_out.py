@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hcep.classify.left_out_kernel import Paths, Products, held_out_objectives, path_gram
+from hcep.classify.tree_prior import TreePrior
 from hcep.dictionary.concept_dictionary import leaf_shares
 from hcep.hierarchy import Hierarchy
 from hcep.pursuit.blocks import n_threads, single_threaded_blas
@@ -143,6 +144,7 @@ class LeftOut:
     means: Floats  # (n_classes, n_dims) float64; after the transform
     gamma: float  # what a weight of 1 adds to the covariance, in the metric; 0 if the metric is Euclidean
     tree: ClassTree
+    prior: TreePrior | None = None  # of the class means, applied after images are left out
 
     @cached_property
     def norms(self) -> Floats:
@@ -168,7 +170,7 @@ class LeftOut:
         return out[folds.scored]
 
     def _means_without(self, rows: Index) -> Floats:
-        """Class means without some images, (n_classes, n_dims)."""
+        """Class means without some images, (n_classes, n_dims), under the prior if there is one."""
         means = self.means.copy()
         own, place = np.unique(self.own[rows], return_inverse=True)
         by_class = sparse.csr_array((self.weights[rows], (place, np.arange(len(rows)))))
@@ -176,7 +178,11 @@ class LeftOut:
         left = np.maximum(total - gone, TINY)
         without = (total * means[own] - by_class @ self.images[rows]) / left
         means[own] = np.where(gone < MAX_SHARE * total, without, means[own])
-        return means
+        if self.prior is None:
+            return means
+        weights = self.class_weights.copy()
+        weights[own] = np.where(gone < MAX_SHARE * total, left, total)[:, 0]
+        return self.prior.posterior(means, weights)[0]
 
     def _score_fold(self, folds: Folds, fold: int, anchor: float, out: Floats) -> None:
         rows = np.flatnonzero((folds.fold == fold) & folds.scored)

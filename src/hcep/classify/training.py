@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hcep.classify.left_out import ClassTree, Folds, LeftOut, rank_in_class
+from hcep.classify.left_out import MAX_SHARE, ClassTree, Folds, LeftOut, rank_in_class, spread
+from hcep.classify.tree_prior import TreePrior
 from hcep.dictionary.moments import ClassMoments, degrees_of_freedom, one_hot
 from hcep.dictionary.transform import EmbeddingTransform, prepared_rows
 from hcep.hierarchy import Hierarchy
@@ -18,6 +19,8 @@ from hcep.hierarchy import Hierarchy
 Floats = NDArray[np.float64]
 #: Images summed up at a time: few enough to stay in the processor's cache.
 CHUNK = 1024
+#: Images that the variance within classes is measured on.
+NOISE_IMAGES = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +103,7 @@ class TrainingSet:
         *,
         prepared: NDArray[Any] | None = None,
         means: Floats | None = None,
+        prior: TreePrior | None = None,
     ) -> LeftOut:
         """Images, ready to be left out of means and metric one by one.
 
@@ -109,6 +113,7 @@ class TrainingSet:
         transform : the metric that all images fixed
         moments : of all images, in which the metric was fixed
         prepared, means : the images and the class means, where a part of the transform has been applied already
+        prior : of the class means
         """
         shrinkage = 1.0 if transform.shrinkage is None or not self.n_free else transform.shrinkage
         images = self.prepared(rows, transform.power) if prepared is None else prepared
@@ -120,7 +125,22 @@ class TrainingSet:
             means=transform.after_unit_norm(moments.class_means() if means is None else means),
             gamma=(1.0 - shrinkage) / (self.n_free or 1.0) / transform.scale**2,
             tree=self.tree,
+            prior=prior,
         )
+
+    def noise(self, transform: EmbeddingTransform, moments: ClassMoments) -> float | None:
+        """Variance of an image about the mean of its class, per dimension, after the transform.
+
+        It is an average over classes: in some, images differ more. None if no class has two images.
+        """
+        rows = spread(np.flatnonzero(self.shares < MAX_SHARE), NOISE_IMAGES)
+        if not len(rows):
+            return None
+        images = transform.after_unit_norm(self.prepared(rows, transform.power).astype(np.float64))
+        residuals = images - transform.after_unit_norm(moments.class_means())[self.own[rows]]
+        weights = self.weights[rows]
+        squares = np.einsum("ij,ij->i", residuals, residuals) / images.shape[1]
+        return float(weights @ squares / (weights @ (1.0 - self.shares[rows])))
 
     def sample(self, per_class: int) -> TrainingSet:
         """At most so many images of each class; itself where there are no more."""
