@@ -36,7 +36,7 @@ from hcep import (
     save,
 )
 from hcep.classify import nn
-from hcep.classify.choosing import ANCHOR, ANCHORS, FALLBACK_SHRINKAGE, FEW_ANCHOR, POWERS, SHRINKAGES
+from hcep.classify.choosing import ANCHOR, ANCHORS, FALLBACK_RATE, FALLBACK_SHRINKAGE, FEW_ANCHOR, POWERS, SHRINKAGES
 from hcep.classify.heads import AdamWHead
 from hcep.datasets import make_hierarchical_concepts
 from hcep.errors import DictionaryError
@@ -372,15 +372,19 @@ def test_anchor_0_with_a_chosen_metric(animals: Hierarchy, training: tuple[np.nd
 
 def test_one_image_of_many_classes_is_no_regression() -> None:
     X, y = draw([f"class{i}" for i in range(30)], 1)
-    assert HCEPClassifier().fit(X, y).predict(X).tolist() == y.tolist()
+    assert HCEPClassifier(prior=None).fit(X, y).predict(X).tolist() == y.tolist()
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
         HCEPClassifier().fit(X, X[:, 0])
 
 
 def test_classes_of_one_image_take_the_fallback(animals: Hierarchy) -> None:
     X, y = draw(animals.leaves, 1, spread=0.1)
-    model = HCEPClassifier(animals).fit(X, y)
+    model = HCEPClassifier(animals, prior=None).fit(X, y)
     assert (model.shrinkage_, model.anchor_) == (FALLBACK_SHRINKAGE, FEW_ANCHOR)
+    with_prior = HCEPClassifier(animals).fit(X, y)
+    assert with_prior.shrinkage_ == 1 / (1 + FALLBACK_RATE * len(X) / X.shape[1])
+    assert with_prior.prior_ is not None
+    assert with_prior.temperature_ > 0
     assert model.leave_one_out_ == []
     assert model.leaf_moves_ is None
     assert model.predict(X).tolist() == y.tolist()

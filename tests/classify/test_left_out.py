@@ -226,7 +226,9 @@ def test_a_calibration_in_the_units_of_the_dictionary(n_images: int) -> None:
     found = []
     for rescale in (True, False):
         dictionary = ConceptDictionary.from_images(given.hierarchy, moments, rescale=rescale)
-        found.append(calibrate(given, dictionary, moments, 0.0).temperature * dictionary.transform.scale**-2)
+        found.append(
+            calibrate(given, dictionary, moments, 0.0).calibration.temperature * dictionary.transform.scale**-2
+        )
     assert found[0] == pytest.approx(found[1], rel=1e-3)
 
 
@@ -239,7 +241,8 @@ def test_the_temperature_allows_for_noisier_means_of_held_out_images() -> None:
         space = given.left_out(given.folds.rows, dictionary.transform, moments)
         held_out = fit_calibration(space.held_out(given.folds, 0.3, 5)).temperature
         noisier = (1 + 0.7 / (n - 1)) / (1 + 0.7 / n)
-        assert calibrate(given, dictionary, moments, 0.3).temperature == pytest.approx(held_out / noisier, rel=1e-9)
+        temperature = calibrate(given, dictionary, moments, 0.3).calibration.temperature
+        assert temperature == pytest.approx(held_out / noisier, rel=1e-9)
 
 
 def test_the_temperature_of_two_images_per_class_is_right_for_new_images() -> None:
@@ -256,7 +259,7 @@ def test_the_temperature_of_two_images_per_class_is_right_for_new_images() -> No
     ends = np.array([hierarchy.ids[synset] for synset in tree.synset[tree.leaf_nodes]])
     objectives = path_objectives(X_new, dictionary, anchor=0.3)[:, np.argsort(ends)]
     gaps = objectives - objectives.min(axis=1, keepdims=True)
-    best, found = fit_calibration(objectives, new), calibrate(given, dictionary, moments, 0.3)
+    best, found = fit_calibration(objectives, new), calibrate(given, dictionary, moments, 0.3).calibration
     assert np.median(found.temperatures(gaps)) == pytest.approx(np.median(best.temperatures(gaps)), rel=0.1)
 
 

@@ -54,7 +54,8 @@ GIVEN: list[dict[str, Any]] = [
 def test_integer_weights_equal_repeated_images(options: dict[str, Any]) -> None:
     X, y = draw()
     w = weights_of(y)
-    options = {"power": 1.0, "refine": False, **options}
+    # A prior counts images: it knows that an image repeated is not two.
+    options = {"power": 1.0, "refine": False, "prior": None, **options}
     weighted = HCEPClassifier(TREE, **options).fit(X, y, sample_weight=w)
     repeated = HCEPClassifier(TREE, **options).fit(np.repeat(X, w, axis=0), np.repeat(y, w))
     np.testing.assert_allclose(
@@ -184,7 +185,7 @@ def test_the_choice_and_the_calibration_follow_the_heavy_images() -> None:
     for some in (light, equal):
         moments = some.moments(1.0, True)
         dictionary = ConceptDictionary.from_images(TREE, moments, shrinkage=0.6, rescale=True)
-        temperatures.append(calibrate(some, dictionary, moments, 0.3).temperature)
+        temperatures.append(calibrate(some, dictionary, moments, 0.3).calibration.temperature)
     assert temperatures[0] < temperatures[1]
 
 
@@ -225,7 +226,7 @@ def test_one_image_that_outweighs_all_others_breaks_nothing(weight: float) -> No
 def test_images_added_later_count_by_their_weights() -> None:
     X, y = draw()
     w = weights_of(y, 1).astype(float)
-    options: dict[str, Any] = {"shrinkage": None, "anchor": 0.0, "power": 1.0, "refine": False}
+    options: dict[str, Any] = {"shrinkage": None, "anchor": 0.0, "power": 1.0, "refine": False, "prior": None}
     whole = HCEPClassifier(TREE, **options).fit(X, y, sample_weight=w)
     first = np.arange(len(y)) % 2 == 0
     grown = HCEPClassifier(TREE, **options).fit(X[first], y[first], sample_weight=w[first])

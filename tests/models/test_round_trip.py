@@ -54,7 +54,7 @@ def test_every_fitted_attribute_comes_back(model: HCEPClassifier, tmp_path: Path
     assert_same_bits(loaded._leaves, model._leaves)
     assert_same_bits(loaded.dictionary_.synset_embeddings, model.dictionary_.synset_embeddings)
     assert loaded.leave_one_out_ == model.leave_one_out_
-    for name in ("anchor_", "shrinkage_", "power_", "calibration_", "priors_", "leaf_moves_", "n_iter_"):
+    for name in ("anchor_", "shrinkage_", "power_", "calibration_", "priors_", "leaf_moves_", "n_iter_", "prior_"):
         assert repr(getattr(loaded, name)) == repr(getattr(model, name))
     assert repr(loaded.dictionary_.transform) == repr(model.dictionary_.transform)
 

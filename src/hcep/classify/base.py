@@ -22,7 +22,7 @@ from hcep.classify.coarse import EITHER, Coarse, CoarseImages, CoarseLabels, Lab
 from hcep.classify.fitting import dictionary_of, fit_dictionary
 from hcep.classify.heads import require_head
 from hcep.classify.training import TrainingSet
-from hcep.classify.tree_prior import Prior, TreePrior
+from hcep.classify.tree_prior import Prior, Variances
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import refuse_odd_scale
 from hcep.dictionary.moments import ClassMoments
@@ -167,9 +167,8 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
     unlabelled: Unlabelled = "ignore"
     prior: Prior = None
     leaf_moves_: NDArray[np.float64] | None = None
-    prior_: TreePrior | None = None
-    #: How refining moved the classes' embeddings, before the prior; None if it did not, and for a loaded model.
-    _shifts: NDArray[np.float64] | None = None
+    prior_: Variances | None = None
+    class_means_: NDArray[np.float64] | None = None
     calibration_: Calibration
     moments_: ClassMoments
     n_features_in_: int
@@ -253,8 +252,8 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
             how["power"] = exact.choice.power
         fitted = fit_dictionary(training, **how, refined=refine, calibrated=calibrate, prior=self.prior)
         self.power_, self.shrinkage_, self.anchor_, self.moments_, self.leave_one_out_ = fitted.choice
-        self.dictionary_, self.prior_, self._shifts = fitted.dictionary, fitted.prior, fitted.shifts
-        self.leaf_moves_ = None if fitted.shifts is None else np.linalg.norm(fitted.shifts, axis=1)
+        self.dictionary_, self.leaf_moves_ = fitted.dictionary, fitted.leaf_moves
+        self.prior_, self.class_means_ = fitted.prior, fitted.class_means
         if fitted.calibration is not None:
             softening = self.coarse_.softening if self.coarse_ is not None and self.coarse_.used else 1.0
             self.calibration_ = replace(fitted.calibration, temperature=softening * fitted.calibration.temperature)

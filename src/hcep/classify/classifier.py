@@ -42,7 +42,7 @@ from hcep.classify.objects import stopping_rule
 from hcep.classify.path_model import Inference, PathModel
 from hcep.classify.training import TrainingSet
 from hcep.classify.transformer import HCEPTransformer
-from hcep.classify.tree_prior import Prior
+from hcep.classify.tree_prior import Prior, under_prior
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import blocks
 from hcep.dictionary.concept_dictionary import average_upwards
@@ -107,7 +107,8 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         for a model that was loaded or fitted in parts.
     coarse_counts_ : dict of str to CoarseCount, or None; how many images have each of these labels, and how many of
         them each class has learned from, those added later included
-    prior_ : TreePrior or None; the prior of the class means, with its variances; None without one
+    prior_ : Variances or None; of the prior of the class means (see `hcep.classify.tree_prior`); None without one
+    class_means_ : (n_classes, n_dims) array or None; embeddings of the classes before the prior, if there is one
     leaf_moves_ : (n_classes,) array or None
         How far refinement moved each class's embedding, where images have mean square norm 1; None without refinement.
     moments_ : ClassMoments
@@ -640,14 +641,15 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         return growing.unmerged(self.hierarchy_ if self._graph is None else self._graph)
 
     def _class_means(self) -> dict[Any, ClassMean]:
-        """The embedding of each class, in the metric, and the images it is the mean of."""
+        """The embedding of each class, in the metric and before the prior, and the images it is the mean of."""
         check_is_fitted(self, "dictionary_")
         counts = self.images_per_class_
         if counts is None:
             raise HCEPError("the model does not say how many images each class had; fit it again with this release")
         weights = counts if self.class_weights_ is None else self.class_weights_
         index = [self.hierarchy_.index(leaf) for leaf in self._leaves.tolist()]
-        means = zip(self.dictionary_.synset_embeddings[index], counts.tolist(), weights.tolist(), strict=True)
+        embeddings = self.dictionary_.synset_embeddings[index] if self.class_means_ is None else self.class_means_
+        means = zip(embeddings, counts.tolist(), weights.tolist(), strict=True)
         return {label: ClassMean(*mean) for label, mean in zip(self.classes_.tolist(), means, strict=True)}
 
     def _rebuild(self, graph: Hierarchy, means: ClassMeans) -> Self:
@@ -656,10 +658,12 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         labels = classes.tolist()
         hierarchy = class_hierarchy(graph, classes, self.tree, self.collapse)
         leaves = class_leaves(hierarchy, classes)
-        by_leaf = {leaf: means[label].mean for leaf, label in zip(leaves.tolist(), labels, strict=True)}
-        dictionary = ConceptDictionary(hierarchy, average_upwards(hierarchy, by_leaf), self.dictionary_.transform)
         counts = np.array([means[label].n_images for label in labels], dtype=np.int64)
         weights = np.array([means[label].weight for label in labels])
+        own = np.stack([means[label].mean for label in labels])
+        n_images = counts if self.coarse_counts_ is None else weights
+        by_leaf = dict(zip(leaves.tolist(), under_prior(self.prior_, hierarchy, leaves, own, n_images), strict=True))
+        dictionary = ConceptDictionary(hierarchy, average_upwards(hierarchy, by_leaf), self.dictionary_.transform)
         priors = class_priors(self.priors, weights) if self.priors_ is not None else None
         # From here on nothing fails: the model is the old one or the new one.
         floor, moves = self.explained_floor_, self.leaf_moves_
@@ -671,6 +675,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
             present = set(map(str, labels))
             self.coarse_counts_ = {name: count.among(present) for name, count in self.coarse_counts_.items()}
         self.class_weights_ = None if (weights == counts).all() else weights
+        self.class_means_ = None if self.prior_ is None else own
         self.held_out_ = None
         self.path_model()
         return self

@@ -12,7 +12,7 @@ from hcep.classify.calibration import Calibration, fit_calibration, log_losses
 from hcep.classify.choosing import Auto, Choice, choose, values_to_try
 from hcep.classify.refining import is_worth_it, refine
 from hcep.classify.training import TrainingSet
-from hcep.classify.tree_prior import Prior, TreePrior, fit_prior
+from hcep.classify.tree_prior import Prior, TreePrior, Variances, fit_prior
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import CHUNK
 from hcep.dictionary.moments import ClassMoments
@@ -37,8 +37,9 @@ class FittedDictionary(NamedTuple):
     choice: Choice
     dictionary: ConceptDictionary
     calibration: Calibration | None  # None if none was asked for
-    shifts: Floats | None = None  # (n_classes, n_dims); how refining moved each class; None if it did not
-    prior: TreePrior | None = None  # of the class means, which the dictionary's leaves are under; None without one
+    leaf_moves: Floats | None = None  # (n_classes,); how far refining moved each class; None if it did not
+    prior: Variances | None = None  # of the class means, which the dictionary's leaves are under; None without one
+    class_means: Floats | None = None  # (n_classes, n_dims); before the prior, if there is one
 
 
 def fit_dictionary(
@@ -72,7 +73,8 @@ def fit_dictionary(
     fitted = FittedDictionary(choice, dictionary, held_out.calibration)
     if is_refined:
         shifts = refine(training, dictionary, choice.moments, choice.anchor, held_out.calibration.temperature)
-        fitted = fitted._replace(dictionary=dictionary.moved(_by_leaf(training, shifts)), shifts=shifts)
+        moves = np.linalg.norm(shifts, axis=1)
+        fitted = fitted._replace(dictionary=dictionary.moved(_by_leaf(training, shifts)), leaf_moves=moves)
     if prior is None or training.n_classes < 2 or (prior == "auto" and training.counts.min() >= MANY):
         return fitted
     return _with_prior(training, fitted, held_out, prior, at)
@@ -85,16 +87,18 @@ def _with_prior(
 
     If a class has a single image, that cannot be seen on held-out images: its images are those that a prior helps.
     """
-    dictionary, moments = fitted.dictionary, fitted.choice.moments
+    dictionary, moments, n_images = fitted.dictionary, fitted.choice.moments, training.effective_counts
     noise = training.noise(dictionary.transform, moments)
-    leaves = np.stack([dictionary.synset_embedding(leaf) for leaf in training.leaves])
-    prior = fit_prior(training.hierarchy, training.leaves.tolist(), leaves, moments.weights, noise, kind == "flat")
-    shifts = prior.posterior(leaves, moments.weights)[0] - leaves
-    moved = dictionary.moved(_by_leaf(training, shifts))
+    means = np.stack([dictionary.synset_embedding(leaf) for leaf in training.leaves])
+    prior = fit_prior(training.hierarchy, training.leaves.tolist(), means, n_images, noise, kind == "flat")
+    if prior is None:
+        return fitted
+    moved = dictionary.moved(_by_leaf(training, prior.posterior(means, n_images)[0] - means))
     held_out = calibrate(training, moved, moments, anchor, prior)
     if kind == "auto" and training.exact_counts.min() > 1 and held_out.log_loss > without.log_loss:
         return fitted
-    return fitted._replace(dictionary=moved, calibration=held_out.calibration, prior=prior)
+    calibration, variances = held_out.calibration, prior.variances
+    return fitted._replace(dictionary=moved, calibration=calibration, prior=variances, class_means=means)
 
 
 def _by_leaf(training: TrainingSet, shifts: Floats) -> dict[str, Floats]:
@@ -151,7 +155,7 @@ def _mean_noise(prior: TreePrior | None, n_images: Floats) -> Floats:
     """Variance of the mean of so many images, in variances of one image, (n_classes,)."""
     if prior is None:
         return 1.0 / n_images
-    return np.asarray(prior.posterior(np.zeros((len(n_images), 1)), n_images)[1] / prior.noise)
+    return np.asarray(prior.posterior(np.zeros((len(n_images), 1)), n_images)[1] / prior.variances.noise)
 
 
 def _uncalibrated(

@@ -144,7 +144,9 @@ class LeftOut:
     means: Floats  # (n_classes, n_dims) float64; after the transform
     gamma: float  # what a weight of 1 adds to the covariance, in the metric; 0 if the metric is Euclidean
     tree: ClassTree
-    prior: TreePrior | None = None  # of the class means, applied after images are left out
+    #: of the class means, applied after images are left out, and the number of images that each is the mean of
+    prior: TreePrior | None = None
+    n_images: Floats | None = None  # (n_classes,)
 
     @cached_property
     def norms(self) -> Floats:
@@ -178,11 +180,11 @@ class LeftOut:
         left = np.maximum(total - gone, TINY)
         without = (total * means[own] - by_class @ self.images[rows]) / left
         means[own] = np.where(gone < MAX_SHARE * total, without, means[own])
-        if self.prior is None:
+        if self.prior is None or self.n_images is None:
             return means
-        weights = self.class_weights.copy()
-        weights[own] = np.where(gone < MAX_SHARE * total, left, total)[:, 0]
-        return self.prior.posterior(means, weights)[0]
+        n_left = self.n_images.copy()
+        n_left[own] *= np.where(gone < MAX_SHARE * total, left / total, 1.0)[:, 0]
+        return self.prior.posterior(means, n_left)[0]
 
     def _score_fold(self, folds: Folds, fold: int, anchor: float, out: Floats) -> None:
         rows = np.flatnonzero((folds.fold == fold) & folds.scored)

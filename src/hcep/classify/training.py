@@ -61,6 +61,14 @@ class TrainingSet:
         return np.bincount(self.own[: self.n_exact], minlength=self.n_classes)
 
     @cached_property
+    def effective_counts(self) -> Floats:
+        """Images of equal weight whose mean would be as certain as that of each class, (n_classes,)."""
+        of_class = self.class_weights
+        total = np.asarray(of_class.sum(axis=0))
+        kish = total**2 / np.asarray((of_class * of_class).sum(axis=0))
+        return np.asarray(np.minimum(kish, total / self.weights[: self.n_exact].mean()))
+
+    @cached_property
     def class_weights(self) -> sparse.csr_array:
         """How much each image counts for each class, (n_images, n_classes); for its own class only."""
         return one_hot(self.own, self.n_classes, self.weights)
@@ -126,6 +134,7 @@ class TrainingSet:
             gamma=(1.0 - shrinkage) / (self.n_free or 1.0) / transform.scale**2,
             tree=self.tree,
             prior=prior,
+            n_images=self.effective_counts,
         )
 
     def noise(self, transform: EmbeddingTransform, moments: ClassMoments) -> float | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,27 +39,53 @@ EXPONENTS = (0.1, 30.0)
 TINY = float(np.finfo(np.float64).tiny)
 
 
-@dataclass(frozen=True, eq=False)
-class TreePrior:
-    """The prior, and the tree that it is over.
+class Variances(NamedTuple):
+    """The numbers of a prior, per dimension of the dictionary's space.
 
     Attributes
     ----------
-    parent : (n_synsets,) int; of several parents, the one with the fewest classes below it. The root comes first.
-    leaf : (n_classes,) int; the synset of each class
-    information : (n_synsets,) array; 0 for the root and 1 for a class
-    noise : variance of an image about the mean of its class, per dimension
+    noise : variance of an image about the mean of its class
     own : variance of a class that it shares with no other
-    shared, exponent : see above; without a tree, `shared` is 0
+    shared, exponent : see above; if the hierarchy is ignored, `shared` is 0
     """
 
-    parent: Index
-    leaf: Index
-    information: Floats
     noise: float
     own: float
     shared: float = 0.0
     exponent: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class TreePrior:
+    """A prior over the classes of a hierarchy.
+
+    Attributes
+    ----------
+    variances : Variances
+    parent : (n_synsets,) int; of several parents, the one with the fewest classes below it. The root comes first.
+    leaf : (n_classes,) int; the synset of each class
+    information : (n_synsets,) array; 0 for the root and 1 for a class
+    """
+
+    variances: Variances
+    parent: Index
+    leaf: Index
+    information: Floats
+
+    @classmethod
+    def over(cls, hierarchy: Hierarchy, leaves: Sequence[str], variances: Variances) -> TreePrior:
+        """The prior of known variances over the classes with these leaves."""
+        n_below = np.diff(leaf_shares(hierarchy, leaves).indptr)
+        n_below[0] = len(leaves)
+        child = np.repeat(np.arange(len(hierarchy)), np.diff(hierarchy.parent_pointer))
+        above = np.asarray(hierarchy.parent_index)
+        # Of several parents the last is kept: the one with the fewest classes below it.
+        order = np.argsort(-n_below[above], kind="stable")
+        parent = np.zeros(len(hierarchy), dtype=np.intp)
+        parent[child[order]] = above[order]
+        information = 1.0 - np.log(np.maximum(n_below, 1)) / np.log(max(len(leaves), 2))
+        leaf = np.array([hierarchy.index(one) for one in leaves], dtype=np.intp)
+        return cls(variances, parent, leaf, information)
 
     @property
     def has_groups(self) -> bool:
@@ -78,9 +104,9 @@ class TreePrior:
     @cached_property
     def steps(self) -> Floats:
         """Variance of the step from its parent to each synset, (n_synsets,)."""
-        covered = self.shared * self.information**self.exponent
+        covered = self.variances.shared * self.information**self.variances.exponent
         steps = np.maximum(covered - covered[self.parent], 0.0)
-        steps[self.leaf] += self.own
+        steps[self.leaf] += self.variances.own
         return steps
 
     def posterior(self, means: Floats, n_images: Floats) -> tuple[Floats, Floats]:
@@ -108,7 +134,7 @@ class TreePrior:
     def _upwards(self, means: Floats, n_images: Floats) -> tuple[Floats, Floats, float]:
         """What the images below each synset say of it (a precision and a mean), and the log likelihood of all."""
         precision, n_dims = np.zeros(len(self.parent)), means.shape[1]
-        precision[self.leaf] = n_images / self.noise
+        precision[self.leaf] = n_images / self.variances.noise
         centre = np.zeros((len(self.parent), n_dims))
         centre[self.leaf] = np.where(n_images[:, None] > 0, means, 0.0)
         log_likelihood = 0.0
@@ -133,8 +159,8 @@ def fit_prior(
     n_images: Floats,
     noise: float | None,
     flat: bool = False,
-) -> TreePrior:
-    """The variances of highest likelihood, given the class means.
+) -> TreePrior | None:
+    """The prior of highest likelihood, given the class means; None if all images, or all of each class, are equal.
 
     Parameters
     ----------
@@ -149,39 +175,33 @@ def fit_prior(
     if means.shape[1] > N_DIRECTIONS:
         directions = np.random.default_rng(0).normal(size=(means.shape[1], N_DIRECTIONS))
         means = means @ (directions / np.sqrt(means.shape[1]))
-    spread = float(means[n_images > 0.0].var(axis=0).mean()) or 1.0
+    spread = float(means[n_images > 0.0].var(axis=0).mean())
     if noise is None:
         noise = spread * ONE_IMAGE_NOISE / (1.0 + ONE_IMAGE_NOISE)
-    start = prior_over(hierarchy, leaves, noise=max(noise, TINY), own=0.5 * spread, shared=0.5 * spread, exponent=2.0)
-    names = ("own",) if flat or not start.has_groups else ("own", "shared", "exponent")
-    start = start if len(names) > 1 else replace(start, shared=0.0)
-    ranges = {"own": (1e-6 * spread, 1e3 * spread), "shared": (1e-6 * spread, 1e3 * spread), "exponent": EXPONENTS}
+    if not (noise > 0.0 and spread > 0.0):
+        return None
+    start = TreePrior.over(hierarchy, leaves, Variances(noise, 0.5 * spread, 0.5 * spread, 2.0))
+    lowest = np.log([1e-6 * spread, 1e-6 * spread, EXPONENTS[0]])
+    highest = np.log([1e3 * spread, 1e3 * spread, EXPONENTS[1]])
+    n_free = 1 if flat or not start.has_groups else 3  # without groups, a class shares nothing with another
 
     def at(logs: Floats) -> TreePrior:
-        values: dict[str, Any] = {
-            name: float(np.clip(np.exp(log), *ranges[name])) for name, log in zip(names, logs, strict=True)
-        }
-        return replace(start, **values)
+        own, *of_tree = np.exp(np.clip(logs, lowest[:n_free], highest[:n_free])).tolist()
+        return replace(start, variances=Variances(noise, own, *of_tree))
 
     best = minimize(
         lambda logs: -at(logs).log_likelihood(means, n_images) / means.size,
-        np.log([getattr(start, name) for name in names]),
+        np.log(start.variances[1 : 1 + n_free]),
         method="Nelder-Mead",
         options={"maxfev": MAX_TRIALS, "xatol": 0.02, "fatol": 1e-6},
     )
     return at(best.x)
 
 
-def prior_over(hierarchy: Hierarchy, leaves: Sequence[str], **numbers: float) -> TreePrior:
-    """A prior of known variances over the classes with these leaves."""
-    n_below = np.diff(leaf_shares(hierarchy, leaves).indptr)
-    n_below[0] = len(leaves)
-    child = np.repeat(np.arange(len(hierarchy)), np.diff(hierarchy.parent_pointer))
-    above = np.asarray(hierarchy.parent_index)
-    # The last of several parents is kept: the one with the fewest classes below it.
-    order = np.argsort(-n_below[above], kind="stable")
-    parent = np.zeros(len(hierarchy), dtype=np.intp)
-    parent[child[order]] = above[order]
-    information = 1.0 - np.log(np.maximum(n_below, 1)) / np.log(max(len(leaves), 2))
-    leaf = np.array([hierarchy.index(one) for one in leaves], dtype=np.intp)
-    return TreePrior(parent, leaf, information, **numbers)
+def under_prior(
+    variances: Variances | None, hierarchy: Hierarchy, leaves: NDArray[np.str_], means: Floats, n_images: NDArray[Any]
+) -> Floats:
+    """Class means under a prior of known variances; as they are, if there is none."""
+    if variances is None:
+        return means
+    return TreePrior.over(hierarchy, leaves.tolist(), variances).posterior(means, n_images.astype(np.float64))[0]

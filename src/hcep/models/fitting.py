@@ -15,6 +15,7 @@ from hcep.classify.base import as_hierarchy
 from hcep.classify.calibration import class_priors
 from hcep.classify.coarse import CoarseCount, Labels, Teacher, likeliest, read_labels
 from hcep.classify.linear_head import assembled
+from hcep.classify.tree_prior import under_prior
 from hcep.dictionary.checks import refuse_non_finite
 from hcep.dictionary.from_text import TEMPLATES, TextDictionary, text_dictionary, text_vectors
 from hcep.dictionary.moments import ClassMoments, one_hot
@@ -359,12 +360,16 @@ def _replace_moments(model: HCEPClassifier, moments: ClassMoments, counts: NDArr
 
     `counts` are the images labelled with each class.
     """
-    dictionary = model._dictionary_of(moments)
+    dictionary, hierarchy, leaves = model._dictionary_of(moments), model.hierarchy_, model._leaves
+    weights = moments.weights[[moments.labels[leaf] for leaf in leaves.tolist()]]
+    index = [hierarchy.index(leaf) for leaf in leaves.tolist()]
+    means = plain = dictionary.synset_embeddings[index]
     if model.leaf_moves_ is not None:
-        shifts = model.dictionary_.leaf_embeddings - model._dictionary_of(model.moments_).leaf_embeddings
-        dictionary = dictionary.moved(dict(zip(dictionary.hierarchy.leaves, shifts, strict=True)))
-    model.dictionary_, model.moments_ = dictionary, moments
-    weights = moments.weights[[moments.labels[leaf] for leaf in model._leaves.tolist()]]
+        refined = model.dictionary_.synset_embeddings[index] if model.class_means_ is None else model.class_means_
+        means = plain + (refined - model._dictionary_of(model.moments_).synset_embeddings[index])
+    model.class_means_ = None if model.prior_ is None else means
+    shifts = under_prior(model.prior_, hierarchy, leaves, means, weights) - plain
+    model.dictionary_, model.moments_ = dictionary.moved(dict(zip(leaves.tolist(), shifts, strict=True))), moments
     model.priors_ = class_priors(model.priors, weights)
     model.images_per_class_ = counts.astype(np.int64)
     model.class_weights_ = None if (weights == counts).all() else weights

@@ -106,6 +106,7 @@ class SavedModel:
         from hcep.classify import HCEPClassifier
         from hcep.classify.choosing import LeaveOneOutScore
         from hcep.classify.heads import head_parameter
+        from hcep.classify.tree_prior import Variances
 
         document, head = self.document, self._head
         names = HCEPClassifier._get_param_names()
@@ -123,6 +124,8 @@ class SavedModel:
         if model.images_per_class_ is None and all(counts):  # early releases recorded them as information only
             model.images_per_class_ = np.array(counts, dtype=np.int64)
         model.n_grown_, model.n_unlike_, model.coarse_counts_ = fitted.n_grown, fitted.n_unlike, self.coarse_counts
+        model.prior_ = None if fitted.prior is None else Variances(*fitted.prior)
+        model.class_means_ = self._arrays.get("class_means")
         correct = parse_tensors(self.file(TENSORS), self._specs, [LEFT_OUT]).get(LEFT_OUT, ())
         tried = zip(map(msgspec.structs.asdict, document.leave_one_out), correct, strict=True)
         model.leave_one_out_ = [LeaveOneOutScore(**row, correct=right) for row, right in tried]
@@ -286,6 +289,7 @@ class SavedModel:
         n_rows = 1 if n_classes == 2 and not isinstance(head, schema.AdamWRecord) else n_classes
         table = {  # whether it must be there, its types and its shape
             "synset_embeddings": (True, "F64", (len(self.hierarchy), n_dims + n_constants)),
+            "class_means": (document.fitted.prior is not None, "F64", (n_classes, n_dims + n_constants)),
             "transform.constants": (n_constants > 0, "F64", (n_constants,)),
             "transform.mean": (document.transform.mean, "F64", (n_dims,)),
             "transform.whitener": (document.transform.whitener, "F64", (n_dims, n_dims)),

@@ -134,8 +134,9 @@ def _document(model: HCEPClassifier) -> dict[str, Any]:
             "n_unlike": model.n_unlike_,
             "n_held_out": 0 if model.held_out_ is None else len(model.held_out_),
             "stopping": None if model.stopping_ is None else list(model.stopping_),
-            # Without such labels the field is left out, so that earlier releases can read the model.
+            # Where there is no prior and no such label the fields are left out, so that earlier releases read the model.
             **({"coarse_counts": _coarse_record(model.coarse_counts_)} if model.coarse_counts_ else {}),
+            **({} if model.prior_ is None else {"prior": list(model.prior_)}),
         },
         "transform": {
             **_fields(schema.TransformRecord, transform),
@@ -166,6 +167,7 @@ def _fields(record: type[msgspec.Struct], source: Any) -> dict[str, Any]:
 def _tensors(model: HCEPClassifier) -> dict[str, NDArray[Any]]:
     transform, head, held = model.dictionary_.transform, model.head_, model.held_out_
     arrays: dict[str, Any] = {"synset_embeddings": model.dictionary_.synset_embeddings}
+    arrays["class_means"] = model.class_means_
     arrays |= {f"transform.{name}": getattr(transform, name) for name in ("mean", "whitener", "constants")}
     if head is not None:
         arrays |= {"head.coef": head.coef_, "head.intercept": head.intercept_}

@@ -87,6 +87,8 @@ class Parameters(_Record, frozen=True):
     # Models of earlier releases took every label for a class.
     coarse: Literal["below", "own", "drop"] = "own"
     unlabelled: Literal["ignore", "use"] = "ignore"
+    # Models of earlier releases had no prior for class means.
+    prior: Literal["auto", "tree", "flat"] | None = None
 
 
 class CoarseRecord(_Record, frozen=True):
@@ -113,6 +115,8 @@ class FittedRecord(_Record, frozen=True):
     priors: list[NotNegative] | None = None
     leaf_moves: list[NotNegative] | None = None
     images_per_class: list[Count] | None = None
+    # Noise, own and shared variance and exponent of the prior of class means; then the array `class_means` is there.
+    prior: tuple[Positive, NotNegative, NotNegative, Positive] | None = None
     # Total weight of each class's images; null if each image counts once.
     class_weights: list[NotNegative] | None = None
     # Images added or removed since the metric was chosen, and those of them that are unlike the training images.

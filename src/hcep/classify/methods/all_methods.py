@@ -38,7 +38,7 @@ class Method:
 
 #: Beam search in the Euclidean metric of class means, with a linear head on the codes.
 _AS_PUBLISHED: dict[str, Any] = {"beam_width": 8, "shrinkage": None, "power": 1.0, "refine": False, "anchor": 0.0}
-_AS_PUBLISHED |= {"coarse": "own"}
+_AS_PUBLISHED |= {"coarse": "own", "prior": None}
 _TABLE = (
     ("omp", "OMP", OMPClassifier, "Flat orthogonal matching pursuit over all atoms, with a linear head."),
     ("hb-omp", "HB-OMP", partial(HCEPClassifier, head="logistic", **_AS_PUBLISHED),
