@@ -134,7 +134,7 @@ def _document(model: HCEPClassifier) -> dict[str, Any]:
             "n_unlike": model.n_unlike_,
             "n_held_out": 0 if model.held_out_ is None else len(model.held_out_),
             "stopping": None if model.stopping_ is None else list(model.stopping_),
-            # Where there is no prior and no such label the fields are left out, so that earlier releases read the model.
+            # Fields that say nothing are left out, so that earlier releases can read the model.
             **({"coarse_counts": _coarse_record(model.coarse_counts_)} if model.coarse_counts_ else {}),
             **({} if model.prior_ is None else {"prior": list(model.prior_)}),
         },
