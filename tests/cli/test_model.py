@@ -49,6 +49,30 @@ def test_calibrated_coverage_holds_on_new_images(model: Path, tmp_path: Path) ->
     assert {"answer_name", "answer_probability", "kind"} <= set(rows[0])
 
 
+def test_images_labelled_above_the_classes_teach_those_below(model: Path, tmp_path: Path) -> None:
+    images = np.load(save(tmp_path / "more.npz", COLOURS, 3, 6))
+    above = {"cat": "animal", "dog": "animal"}
+    labels = np.array([above.get(label, label) for label in images["y"].tolist()])
+    np.savez(tmp_path / "more.npz", X=images["X"], y=labels)
+    said, notes = run("model", "add", model, tmp_path / "more.npz")
+    assert "added 24 images of 2 classes, 12 of them labelled above the classes; 4 classes" in said
+    line = "animal: 12 images labelled only to this level teach 2 classes below it (--class with -P coarse=own makes"
+    assert line in " ".join(notes.split())
+    grown = load_model(model)
+    assert grown.classes_.tolist() == sorted(COLOURS)
+    assert dict(grown.coarse_counts_["animal"].most()) == pytest.approx({"cat": 6, "dog": 6}, abs=1)
+    assert grown.class_weights_.tolist() == pytest.approx([18] * 4, abs=1)
+    words = ("model", "add", model, tmp_path / "more.npz")
+    assert "added 24 images" in run(*words, "-P", "coarse=drop")[0]
+    assert load_model(model).coarse_counts_["animal"].n_images == 12
+    fails("'animal'.*add_class.*With coarse='below'", *words, "-P", "coarse=own")
+    fails("coarse must be 'below', 'own' or 'drop', got 'up'", *words, "-P", "coarse=up")
+    fails("'animal' is a concept above .*coarse='own'", *words, "--class", "animal", "-P", "coarse=below")
+    assert load_model(model).classes_.tolist() == sorted(COLOURS)
+    run(*words, "--class", "animal", "-P", "coarse=own")
+    assert "animal" in load_model(model).classes_
+
+
 def test_training_photos_are_not_used_for_calibration(photos: Path, fitted: Path, tmp_path: Path) -> None:  # noqa: F811
     model = shutil.copytree(fitted, tmp_path / "model")
     words = ("model", "calibrate", model, photos, "--encoder", ENCODER)

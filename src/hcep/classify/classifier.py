@@ -23,18 +23,8 @@ from hcep.classify.base import (
     class_leaves,
 )
 from hcep.classify.calibration import Calibration, Priors, class_priors
-from hcep.classify.coarse import (
-    SEVERAL,
-    Coarse,
-    CoarseCounts,
-    Labels,
-    Teacher,
-    Unlabelled,
-    count_labels,
-    joined_counts,
-    read_labels,
-    read_new_labels,
-)
+from hcep.classify.coarse import SEVERAL, Coarse, Labels, Teacher, Unlabelled, read_labels, read_new_labels
+from hcep.classify.coarse_counts import CoarseCounts, count_labels, joined_counts
 from hcep.classify.growing import ClassMean, ClassMeans
 from hcep.classify.heads import make_head, n_iterations
 from hcep.classify.hedging import HeldOutScores

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hcep.classify.calibration import Calibration, fit_calibration, log_losses
+from hcep.classify.coarse_counts import CoarseCounts, coarse_lines, count_labels, likeliest
 from hcep.classify.left_out import rank_in_class, spread
 from hcep.classify.training import TrainingSet
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import blocks
-from hcep.dictionary.moments import one_hot
 from hcep.errors import HCEPError, HierarchyError, quoted
 from hcep.hierarchy import Hierarchy
 
@@ -47,8 +47,6 @@ HABIT_PRIOR = 1.0
 NEGLIGIBLE = 0.02
 #: How much surer than right the model is of held-out images if none can be held out: measured with one per class.
 UNCHECKED = 1.6
-#: Most classes named after a label, and most labels named after a fit.
-MOST_CLASSES, MOST_LABELS = 4, 12
 #: Folds of exactly labelled images that rounds and temperature are chosen by, and the most images scored.
 N_FOLDS, MAX_SCORED = 2, 4096
 
@@ -273,91 +271,6 @@ class CoarseImages:
         order = np.argsort(self.label, kind="stable")
         parts = np.split(order, np.searchsorted(self.label[order], np.arange(1, len(self.names))))
         return [(rows, np.flatnonzero(allowed)) for rows, allowed in zip(parts, self.sets, strict=True)]
-
-
-class CoarseCount(NamedTuple):
-    """How many images have a label above the classes, and how many of them each class learned from."""
-
-    n_images: int
-    classes: dict[str, float]  # images by class; empty if they were not used
-
-    @classmethod
-    def of(cls, n_images: int, counts: sparse.csr_array, classes: NDArray[Any]) -> CoarseCount:
-        """From the images of each class, (1, n_classes)."""
-        shares = zip(classes[counts.indices].tolist(), counts.data.tolist(), strict=True)
-        return cls(n_images, {str(label): round(n, 2) for label, n in sorted(shares) if n >= 0.005})
-
-    def joined(self, other: CoarseCount) -> CoarseCount:
-        """The images of both."""
-        labels = sorted({**self.classes, **other.classes})
-        classes = {c: round(self.classes.get(c, 0.0) + other.classes.get(c, 0.0), 2) for c in labels}
-        return CoarseCount(self.n_images + other.n_images, classes)
-
-    def among(self, classes: set[str]) -> CoarseCount:
-        """Without the images of other classes, which the model no longer has."""
-        return CoarseCount(self.n_images, {c: n for c, n in self.classes.items() if c in classes})
-
-    def most(self) -> list[tuple[str, float]]:
-        """The classes that learned from at least half an image, most images first; all classes, if none did."""
-        pairs = sorted(self.classes.items(), key=lambda pair: -pair[1])
-        return [pair for pair in pairs if pair[1] >= 0.5] or pairs
-
-    def __str__(self) -> str:
-        """For people: "48 (they went to: versicolor 31, pseudacorus 17)"."""
-        most = self.most()
-        if not self.classes:
-            return f"{self.n_images:,} (not used)"
-        rest = f" and {len(most) - MOST_CLASSES:,} more classes" if len(most) > MOST_CLASSES else ""
-        went = ", ".join(f"{label} {n:,.{int(n < 0.5)}f}" for label, n in most[:MOST_CLASSES])
-        return f"{self.n_images:,} ({'it' if self.n_images == 1 else 'they'} went to: {went}{rest})"
-
-
-#: Counts by label. Unlike `CoarseLabels` they know nothing of single images: they are saved with a model.
-CoarseCounts = dict[str, CoarseCount]
-
-
-def likeliest(responsibilities: sparse.csr_array, classes: NDArray[Any]) -> tuple[NDArray[Any], Floats]:
-    """The likeliest class of each image, and its probability."""
-    most = np.asarray(responsibilities.argmax(axis=1)).ravel()
-    return classes[most], np.asarray(responsibilities.max(axis=1).toarray()).ravel()
-
-
-def count_labels(
-    names: Sequence[str], label: Index, responsibilities: sparse.csr_array, classes: NDArray[Any]
-) -> CoarseCounts:
-    """Counts of images, each with the position of its label in `names` and its responsibilities."""
-    by_label = sparse.csr_array(one_hot(label, len(names)).T @ responsibilities)
-    n_images = np.bincount(label, minlength=len(names)).tolist()
-    return {name: CoarseCount.of(n_images[k], by_label[[k]], classes) for k, name in enumerate(names) if n_images[k]}
-
-
-def joined_counts(first: CoarseCounts | None, second: CoarseCounts) -> CoarseCounts:
-    """The images of both."""
-    joined = dict(first or {})
-    for name, count in second.items():
-        joined[name] = joined[name].joined(count) if name in joined else count
-    return joined
-
-
-def coarse_lines(counts: CoarseCounts) -> list[str]:
-    """What was done with images that are labelled above the classes, one sentence per label."""
-    if counts and not any(count.classes for count in counts.values()):
-        n_images = sum(count.n_images for count in counts.values())
-        return [
-            f"{n_images:,} images are labelled above the classes; they are not used, as held-out images were "
-            "classified no better with them"
-        ]
-    lines = []
-    order = sorted(counts.items(), key=lambda pair: -pair[1].n_images)
-    for name, count in order[:MOST_LABELS]:
-        images, teach = ("image", "teaches") if count.n_images == 1 else ("images", "teach")
-        classes = "the class" if len(count.classes) == 1 else f"{len(count.classes):,} classes"
-        level = f"{name}: {count.n_images:,} {images} labelled only to this level"
-        lines.append(f"{level} {teach} {classes} below it (-P coarse=own makes it a class)")
-    if rest := order[MOST_LABELS:]:
-        n_images = sum(count.n_images for _, count in rest)
-        lines.append(f"{n_images:,} images with {len(rest):,} other labels teach the classes below these alike")
-    return lines
 
 
 @dataclass(frozen=True, eq=False)

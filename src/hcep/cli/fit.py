@@ -94,7 +94,7 @@ def fit(
     several_objects = parameters.pop("several_objects", False)
     replaced = [file for file in REPLACED if (output / file).is_file()]
     if ray is not None:
-        from hcep.classify.coarse import coarse_lines
+        from hcep.classify.coarse_counts import coarse_lines
         from hcep.ray.fitting import fit_model as fit_on_cluster
 
         opt.refuse_with_ray(context, "paper", "corrections", "say_coarse", "images", "encoder", "vectors", "labels")

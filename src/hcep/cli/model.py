@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from hcep.cli.options import option
 from hcep.errors import HCEPError
 from hcep.taxonomy.edits import Edit, parse_edits
 
+if TYPE_CHECKING:
+    from hcep.classify.coarse_counts import CoarseCounts
+
 
 def add(
     model: opt.Model,
@@ -22,6 +25,7 @@ def add(
     *,
     label: opt.Class = None,
     under: Annotated[str | None, option("Concept above the new class (default: the root).", "--under CONCEPT")] = None,
+    parameter: opt.Parameter = None,
     split: opt.Split = None,
     encoder: opt.Encoder = None,
     vectors: opt.Vectors = None,
@@ -29,30 +33,59 @@ def add(
 ) -> None:
     """Add labelled images to the classes of a model; with --class, add a new class.
 
-    A new class takes the images with its label, or all images if none has that label.
+    A new class takes the images with its label, or all images if none has that label. Images with a label above classes
+    teach the classes below it. Parameters, which the model keeps: coarse (below, own, drop), unlabelled (ignore, use).
     """
     from hcep.models.model_encoder import own_labels
 
+    parameters = opt.parameters(parameter, also=("coarse", "unlabelled"))
+    reading: dict[str, Any] = {"encoder": encoder, **opt.columns(vectors, labels)}
     if label is not None:
-        _add_class(model, data, label, under, split, encoder=encoder, **opt.columns(vectors, labels))
+        _add_class(model, data, label, under, split, parameters, **reading)
         return
     if under is not None:
         raise HCEPError("--under needs the label of a new class: pass --class as well")
-    images = _read(model, data, split, encoder=encoder, own_classes=True, **opt.columns(vectors, labels))
-    what = f"added {len(images.X):,} images of {len(set(images.y.tolist())):,} classes"
-    _change(model, what, lambda fitted: fitted.partial_fit(images.X, own_labels(fitted, images.y)))
+    images, before = _read(model, data, split, own_classes=True, **reading), models.read_model(model)
+    classes = set(map(str, before.classes.tolist()))
+    n_above = sum(label not in classes for label in images.y.tolist())
+    what = f"added {len(images.X):,} images of {len(classes.intersection(images.y.tolist())):,} classes"
+    what += f", {n_above:,} of them labelled above the classes" if n_above else ""
+
+    def extend(fitted: classify.HCEPClassifier) -> None:
+        fitted.set_params(**parameters).partial_fit(images.X, own_labels(fitted, images.y))
+
+    _show_coarse(before.coarse_counts or {}, _change(model, what, extend).coarse_counts_ or {})
 
 
-def _add_class(model: Path, data: Path, name: str, parent: str | None, split: str | None, **reading: Any) -> None:
+def _show_coarse(before: CoarseCounts, after: CoarseCounts) -> None:
+    """Say what images that were added with labels above the classes teach."""
+    from hcep.classify.coarse_counts import coarse_lines
+
+    n_before = {name: count.n_images for name, count in before.items()}
+    added = {name: count._replace(n_images=count.n_images - n_before.get(name, 0)) for name, count in after.items()}
+    own = "--class with -P coarse=own"
+    for line in coarse_lines({name: count for name, count in added.items() if count.n_images}, own):
+        tell(line)
+
+
+def _add_class(
+    model: Path,
+    data: Path,
+    name: str,
+    parent: str | None,
+    split: str | None,
+    parameters: dict[str, Any],
+    **reading: Any,
+) -> None:
     """Add a class from its images; its place is checked before anything is encoded."""
-    before = models.read_model(model).classifier
+    before = models.read_model(model).classifier.set_params(**parameters)
     own = int(name) if before.classes_.dtype.kind in "iu" and name.isdigit() else name
     above = before.place_of_class(own, parent)
     images = _read(model, data, split, **reading)
     known = None if images.labels is None else np.asarray(images.labels, dtype=object)
     X = images.X if known is None or name not in known else images.X[known == name]
     what = f"added class {name!r} under {parent or 'the root'!r} from {len(X):,} images"
-    _change(model, what, lambda fitted: fitted.add_class(own, parent, X))
+    _change(model, what, lambda fitted: fitted.set_params(**parameters).add_class(own, parent, X))
     if above in map(str, before.classes_.tolist()):
         shown = f"an image that is {above!r} but not {name!r} is answered with {f'{above} (itself)'!r}"
         tell(f"{above!r} is a class, and now also a group: {shown}; `hcep model undo {model}` undoes this")
@@ -156,7 +189,9 @@ def _read(model: Path, data: Path, split: str | None, **options: Any) -> embeddi
     return images
 
 
-def _change(model: Path, what: str, change: Callable[[Any], Any], *, keep_metrics: bool = False) -> None:
+def _change(
+    model: Path, what: str, change: Callable[[Any], Any], *, keep_metrics: bool = False
+) -> classify.HCEPClassifier:
     from hcep.models.saving import change_model
 
     fitted = change_model(model, what, change, keep_metrics=keep_metrics)
@@ -165,3 +200,4 @@ def _change(model: Path, what: str, change: Callable[[Any], Any], *, keep_metric
         tell(note)
     if fitted.held_out_ is None:
         tell(f"--coverage and unknown classes need held-out images: hcep model calibrate {model} STORE")
+    return fitted

@@ -13,7 +13,8 @@ from hcep._files import replacing
 from hcep._progress import waiting
 from hcep.classify import HCEPClassifier
 from hcep.classify.base import refuse_unknown
-from hcep.classify.coarse import EITHER, coarse_lines, concepts_in
+from hcep.classify.coarse import EITHER, concepts_in
+from hcep.classify.coarse_counts import coarse_lines
 from hcep.datasets import find_hierarchy
 from hcep.datasets.encoding import embeddings_of, refuse_out_of_step, tree_notes
 from hcep.datasets.hierarchies import NAMED

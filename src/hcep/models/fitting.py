@@ -13,7 +13,8 @@ from hcep._progress import progress as progress_bar
 from hcep.classify import HCEPClassifier
 from hcep.classify.base import as_hierarchy
 from hcep.classify.calibration import class_priors
-from hcep.classify.coarse import CoarseCount, Labels, Teacher, likeliest, read_labels
+from hcep.classify.coarse import Labels, Teacher, read_labels
+from hcep.classify.coarse_counts import CoarseCount, likeliest
 from hcep.classify.linear_head import assembled
 from hcep.classify.tree_prior import under_prior
 from hcep.dictionary.checks import refuse_non_finite

@@ -27,7 +27,7 @@ from hcep.pursuit import SearchOptions, Stopping
 
 if TYPE_CHECKING:
     from hcep.classify import HCEPClassifier
-    from hcep.classify.coarse import CoarseCounts
+    from hcep.classify.coarse_counts import CoarseCounts
     from hcep.classify.hedging import HeldOutScores
     from hcep.models.atom_names import AtomNames
 
@@ -138,7 +138,7 @@ class SavedModel:
     @cached_property
     def coarse_counts(self) -> CoarseCounts | None:
         """Images with labels above the classes, and the classes that learned from them; None if there are none."""
-        from hcep.classify.coarse import CoarseCount
+        from hcep.classify.coarse_counts import CoarseCount
 
         records = self.document.fitted.coarse_counts or {}
         return {name: CoarseCount(one.n_images, one.classes) for name, one in records.items()} or None

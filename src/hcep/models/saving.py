@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import hcep
 from hcep.classify import HCEPClassifier
-from hcep.classify.coarse import CoarseCounts
+from hcep.classify.coarse_counts import CoarseCounts
 from hcep.classify.heads import AdamWHead, head_name
 from hcep.errors import HCEPError
 from hcep.models import schema
