@@ -56,7 +56,9 @@ def test_images_labelled_above_the_classes_teach_those_below(model: Path, tmp_pa
     np.savez(tmp_path / "more.npz", X=images["X"], y=labels)
     said, notes = run("model", "add", model, tmp_path / "more.npz")
     assert "added 24 images of 2 classes, 12 of them labelled above the classes; 4 classes" in said
-    line = "animal: 12 images labelled only to this level teach 2 classes below it (--class with -P coarse=own makes"
+    line = (
+        "animal: 12 images labelled only to this level teach the 2 classes below it (--class with -P coarse=own makes"
+    )
     assert line in " ".join(notes.split())
     grown = load_model(model)
     assert grown.classes_.tolist() == sorted(COLOURS)

@@ -401,7 +401,9 @@ def test_labels_above_the_classes_teach_them_and_fit_says_so(tmp_path):
     words = ["fit", tmp_path / "train.npz", "--hierarchy", tmp_path / "tree.json", "-o", tmp_path / "model"]
     result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
     said = " ".join(result.output.split())
-    assert re.search(r": \d+ images labelled only to this level teach \d classes below it \(-P coarse=own makes", said)
+    assert re.search(
+        r": \d+ images labelled only to this level teach the \d classes below it \(-P coarse=own makes", said
+    )
     model = hcep.load(tmp_path / "model")
     assert sorted(model.classes_.tolist()) == sorted(set(data.y_train.tolist()))
     assert model.score(data.X_val, data.y_val) > 0.9

@@ -65,11 +65,11 @@ def test_invalid_counts_are_rejected(model: HCEPClassifier, tmp_path: Path, reco
 
 def test_they_are_shown_in_words(model: HCEPClassifier, tmp_path: Path) -> None:
     saved = read_model(save_model(model, tmp_path / "model"))
-    assert saved.images_of("animal") == "exact 18, coarse 6 (they went to: cat 6)"
+    assert saved.images_of("animal") == "exact 18, coarse 6 (they went to: Katze 6)"
     assert saved.images_of("cat") == "exact 6, from coarse labels 6"
     assert saved.images_of("car") == "exact 6"
     assert saved.images_of("thing") == "exact 36"
-    assert saved.facts()["labels_above_classes"] == {"animal": "exact 18, coarse 6 (they went to: cat 6)"}
+    assert saved.facts()["labels_above_classes"] == {"animal": "exact 18, coarse 6 (they went to: Katze 6)"}
     card = model_card(model, images_per_class=dict.fromkeys(PET_LABELS, 6))
     assert "6 more images have labels above the classes; each teaches the classes below its label." in card
-    assert "| animal | 6 (they went to: cat 6) |" in card
+    assert "| animal | animal | 6 (they went to: Katze 6) |" in card

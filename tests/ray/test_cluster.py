@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from hcep.embeddings import Embeddings, EmbeddingStore, import_embeddings
 from hcep.evaluate import evaluate_method
 from hcep.explain.predictions import write_predictions
 from hcep.ray.cluster import IN_FLIGHT
+from tests.models.test_fit_in_parts import TREE, shuffled
 from tests.ray.counting_encoder import DEADLY
 
 ray = pytest.importorskip("ray", reason="ray is not installed")
@@ -240,6 +242,25 @@ def test_the_dictionary_is_of_all_images_where_choices_are_of_a_sample(
     one = HCEPClassifier(tree, **fixed).fit(X[train], y[train])
     np.testing.assert_allclose(many.dictionary_.synset_embeddings, one.dictionary_.synset_embeddings, atol=1e-6)
     np.testing.assert_allclose(many.dictionary_.transform.whitener, one.dictionary_.transform.whitener, atol=1e-6)
+
+
+def test_labels_above_the_classes_teach_them_on_a_cluster(
+    nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y, truth = shuffled(4, 250, spread=2.5)
+    with monkeypatch.context() as patch:
+        patch.setattr("hcep.embeddings.store.manifest.ROW_GROUP", 200)
+        import_embeddings(Embeddings(X.astype(np.float32), y), tmp_path / "store", encoder="e")
+    monkeypatch.setattr("hcep.ray.fitting.SAMPLE", 300)
+    many = hcep.ray.fitting.fit_model(tmp_path / "store", TREE, tmp_path / "model", cluster={"n_workers": 2})
+    assert many.classes_.tolist() == sorted(set(truth.tolist()))
+    assert {name: count.n_images for name, count in many.coarse_counts_.items()} == dict(Counter(y[y != truth]))
+    assert many.class_weights_.sum() == pytest.approx(len(y))
+    assert np.mean(many.predict(X) == truth) > HCEPClassifier(TREE).fit(X[y == truth], y[y == truth]).score(X, truth)
+    saved = hcep.models.read_model(tmp_path / "model")
+    assert saved.coarse_counts == many.coarse_counts_
+    assert saved.training.n_images == 24
+    assert 0.5 < saved.training.metrics["training accuracy"] <= 1.0
 
 
 def test_predictions_and_scores_are_those_of_one_process(nodes: Any, data: Any, tmp_path: Path) -> None:

@@ -318,9 +318,9 @@ class CoarseLabels:
         """The classes that the images of a label went to, and how many of them, most first."""
         return self.counts[label].most()
 
-    def lines(self) -> list[str]:
-        """One sentence per label for people."""
-        return coarse_lines(self.counts)
+    def lines(self, hierarchy: Hierarchy | None = None) -> list[str]:
+        """One sentence per label for people, with names of concepts from the fitted hierarchy if it is given."""
+        return coarse_lines(self.counts, hierarchy)
 
 
 # -- expectation-maximisation --------------------------------------------------------------------------

@@ -5,7 +5,7 @@ Unlike `hcep.classify.coarse` this needs no compiler, which is slow to import.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hcep.dictionary.moments import one_hot
+from hcep.hierarchy import Hierarchy
 
 #: Most classes named after a label, and most labels named after a fit.
 MOST_CLASSES, MOST_LABELS = 4, 12
@@ -47,11 +48,15 @@ class CoarseCount(NamedTuple):
 
     def __str__(self) -> str:
         """For people: "48 (they went to: versicolor 31, pseudacorus 17)"."""
+        return self.text({})
+
+    def text(self, names: Mapping[str, str]) -> str:
+        """The same with names of classes (see `concept_names`) instead of their labels."""
         most = self.most()
         if not self.classes:
             return f"{self.n_images:,} (not used)"
         rest = f" and {len(most) - MOST_CLASSES:,} more classes" if len(most) > MOST_CLASSES else ""
-        went = ", ".join(f"{label} {n:,.{int(n < 0.5)}f}" for label, n in most[:MOST_CLASSES])
+        went = ", ".join(f"{names.get(label, label)} {n:,.{int(n < 0.5)}f}" for label, n in most[:MOST_CLASSES])
         return f"{self.n_images:,} ({'it' if self.n_images == 1 else 'they'} went to: {went}{rest})"
 
 
@@ -82,10 +87,19 @@ def joined_counts(first: CoarseCounts | None, second: CoarseCounts) -> CoarseCou
     return joined
 
 
-def coarse_lines(counts: CoarseCounts, own: str = "-P coarse=own") -> list[str]:
+def concept_names(hierarchy: Hierarchy) -> dict[str, str]:
+    """The names of all concepts by id, those that were merged into another one included."""
+    merged = {concept: name for synset in hierarchy for concept, name in hierarchy.merged(synset)}
+    return merged | {synset: hierarchy.name(synset) for synset in hierarchy}
+
+
+def coarse_lines(counts: CoarseCounts, hierarchy: Hierarchy | None = None, own: str = "-P coarse=own") -> list[str]:
     """What was done with images that are labelled above the classes, one sentence per label.
 
-    `own` is what to type to make the label a class.
+    Parameters
+    ----------
+    hierarchy : of the fitted model, for the names of concepts
+    own : what to type to make a label a class
     """
     if counts and not any(count.classes for count in counts.values()):
         n_images = sum(count.n_images for count in counts.values())
@@ -93,12 +107,14 @@ def coarse_lines(counts: CoarseCounts, own: str = "-P coarse=own") -> list[str]:
             f"{n_images:,} images are labelled above the classes; they are not used, as held-out images were "
             "classified no better with them"
         ]
-    lines = []
+    lines, names = [], {} if hierarchy is None else concept_names(hierarchy)
     order = sorted(counts.items(), key=lambda pair: -pair[1].n_images)
-    for name, count in order[:MOST_LABELS]:
+    for label, count in order[:MOST_LABELS]:
         images, teach = ("image", "teaches") if count.n_images == 1 else ("images", "teach")
-        classes = "the class" if len(count.classes) == 1 else f"{len(count.classes):,} classes"
-        level = f"{name}: {count.n_images:,} {images} labelled only to this level"
+        level = f"{names.get(label, label)}: {count.n_images:,} {images} labelled only to this level"
+        classes = f"{len(count.classes):,} classes"
+        if hierarchy is not None and label in hierarchy:
+            classes = f"the {sum(map(hierarchy.is_leaf, hierarchy.descendants(label))):,} classes"
         lines.append(f"{level} {teach} {classes} below it ({own} makes it a class)")
     if rest := order[MOST_LABELS:]:
         n_images = sum(count.n_images for _, count in rest)

@@ -103,7 +103,7 @@ def fit(
         where = {"address": ray, "progress": not as_json}
         tree_above = hierarchy_above(data, hierarchy, reading, tell)
         model = fit_on_cluster(data, tree_above, output, split=split, cluster=where, **parameters)
-        for line in coarse_lines(model.coarse_counts_ or {}):
+        for line in coarse_lines(model.coarse_counts_ or {}, model.hierarchy_):
             tell(line)
     else:
         model = fit_data(

@@ -54,17 +54,18 @@ def add(
     def extend(fitted: classify.HCEPClassifier) -> None:
         fitted.set_params(**parameters).partial_fit(images.X, own_labels(fitted, images.y))
 
-    _show_coarse(before.coarse_counts or {}, _change(model, what, extend).coarse_counts_ or {})
+    _show_coarse(before.coarse_counts or {}, _change(model, what, extend))
 
 
-def _show_coarse(before: CoarseCounts, after: CoarseCounts) -> None:
+def _show_coarse(before: CoarseCounts, fitted: classify.HCEPClassifier) -> None:
     """Say what images that were added with labels above the classes teach."""
     from hcep.classify.coarse_counts import coarse_lines
 
     n_before = {name: count.n_images for name, count in before.items()}
+    after = fitted.coarse_counts_ or {}
     added = {name: count._replace(n_images=count.n_images - n_before.get(name, 0)) for name, count in after.items()}
-    own = "--class with -P coarse=own"
-    for line in coarse_lines({name: count for name, count in added.items() if count.n_images}, own):
+    new = {name: count for name, count in added.items() if count.n_images}
+    for line in coarse_lines(new, fitted.hierarchy_, "--class with -P coarse=own"):
         tell(line)
 
 

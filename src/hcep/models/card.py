@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 import hcep
 from hcep._checks import escape_markdown, escape_terminal, markdown_code, markdown_table
 from hcep.classify import HCEPClassifier
+from hcep.classify.coarse_counts import concept_names
 from hcep.embeddings.protocol import Encoder, EncoderRecord
 
 #: Most levels and children in the excerpt of the tree, and rows in the table of classes.
@@ -120,13 +121,17 @@ def _coarse(model: HCEPClassifier) -> str:
     counts = model.coarse_counts_
     if not counts:
         return ""
-    rows = [(escape_markdown(name), escape_markdown(str(count))) for name, count in list(counts.items())[:MAX_CLASSES]]
+    names = concept_names(model.hierarchy_)
+    rows = [
+        (escape_markdown(label), escape_markdown(names.get(label, "")), escape_markdown(count.text(names)))
+        for label, count in list(counts.items())[:MAX_CLASSES]
+    ]
     n_images = sum(count.n_images for count in counts.values())
     more = f"\n\n… and {len(counts) - MAX_CLASSES:,} more labels." if len(counts) > MAX_CLASSES else ""
     used = any(count.classes for count in counts.values())
     effect = "each teaches the classes below its label" if used else "they were not used"
     about = f"{n_images:,} more images have labels above the classes; {effect}."
-    return f"\n\n{about}\n\n{_table(('label', 'images'), rows)}{more}"
+    return f"\n\n{about}\n\n{_table(('label', 'name', 'images'), rows)}{more}"
 
 
 def _configuration(model: HCEPClassifier, encoder: EncoderRecord | None) -> str:

@@ -92,7 +92,7 @@ def fit_data(
             on_note(note)
     with waiting("fitting … (the first run compiles kernels)", progress):
         model = fit_model(images, tree, folder, **fitting)
-    for line in coarse_lines(model.coarse_counts_ or {}):
+    for line in coarse_lines(model.coarse_counts_ or {}, model.hierarchy_):
         on_note(line)
     if say_coarse is not None:
         n_images = write_coarse_classes(model, images, say_coarse, progress)

@@ -14,6 +14,7 @@ import safetensors
 from numpy.typing import NDArray
 
 from hcep.classify.calibration import Calibration
+from hcep.classify.coarse_counts import CoarseCount, CoarseCounts, concept_names
 from hcep.classify.path_model import PathModel
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.transform import EmbeddingTransform
@@ -27,7 +28,6 @@ from hcep.pursuit import SearchOptions, Stopping
 
 if TYPE_CHECKING:
     from hcep.classify import HCEPClassifier
-    from hcep.classify.coarse_counts import CoarseCounts
     from hcep.classify.hedging import HeldOutScores
     from hcep.models.atom_names import AtomNames
 
@@ -138,8 +138,6 @@ class SavedModel:
     @cached_property
     def coarse_counts(self) -> CoarseCounts | None:
         """Images with labels above the classes, and the classes that learned from them; None if there are none."""
-        from hcep.classify.coarse_counts import CoarseCount
-
         records = self.document.fitted.coarse_counts or {}
         return {name: CoarseCount(one.n_images, one.classes) for name, one in records.items()} or None
 
@@ -152,10 +150,15 @@ class SavedModel:
 
     def images_by_label(self) -> dict[str, str]:
         """For each label above the classes, the images of the concept and what became of them, in words."""
-        known = self.coarse_counts or {}
+        names, hierarchy = self._names, self.hierarchy
         return {
-            name: self.images_of(name) if name in self.hierarchy else f"coarse {count}" for name, count in known.items()
+            names.get(label, label): self.images_of(label) if label in hierarchy else f"coarse {count.text(names)}"
+            for label, count in (self.coarse_counts or {}).items()
         }
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return concept_names(self.hierarchy)
 
     def images_of(self, synset: str) -> str:
         """How many training images a concept has: "exact 12, coarse 48 (they went to: versicolor 31, pseudacorus 17)".
@@ -170,7 +173,7 @@ class SavedModel:
         below = {synset, *hierarchy.descendants(synset)}
         exact = sum(int(n) for n, leaf in zip(by_class, self._leaves.tolist(), strict=True) if leaf in below)
         names = [synset, *(name for name, _ in hierarchy.merged(synset))]
-        words = [f"exact {exact:,}", *(f"coarse {known[name]}" for name in names if name in known)]
+        words = [f"exact {exact:,}", *(f"coarse {known[name].text(self._names)}" for name in names if name in known)]
         if hierarchy.is_leaf(synset):
             taught = sum(count.classes.get(hierarchy.class_of(synset), 0.0) for count in known.values())
             words += [f"from coarse labels {taught:,.0f}"] if taught >= 0.5 else []
