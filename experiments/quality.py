@@ -1,14 +1,14 @@
 """Accuracy and calibration of ours and of linear models on the same features."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
 
+from experiments.baselines.partial_labels import Linear, regression_path
 from experiments.claims import Verdict, ahead, by_method, difference, table_by_data, threshold, verdicts_by_data
 from experiments.experiment import described
 from experiments.figures import curves
@@ -23,8 +23,6 @@ Floats = NDArray[np.float64]
 
 #: Penalties of logistic regression from strong to weak, for centred images of mean square norm 1.
 PENALTIES = (1e-3, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6)
-#: Iterations for each penalty; each one starts from the weights of the last one.
-MAX_ITERATIONS = 40
 #: Unused training images per class to choose a penalty on; without any, the share of the used ones to choose it on.
 SPARE, TRIED_ON = 10, 0.2
 RAW, FOR_LOSS = "Logistic regression, raw features", "Logistic regression, raw, tuned for log loss"
@@ -46,51 +44,6 @@ class Config:
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     few_seeds: int = 3
     n_val: int | None = None
-
-
-class Linear(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A head with fixed weights."""
-
-    def __init__(self, weights: Floats, bias: Floats) -> None:
-        self.weights, self.bias = weights, bias
-
-    def fit(self, X: NDArray[Any], y: NDArray[Any]) -> Self:
-        self.classes_ = np.unique(y)
-        return self
-
-    def predict_proba(self, X: NDArray[Any]) -> Floats:
-        return np.asarray(softmax(X @ self.weights + self.bias, axis=1))
-
-    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(self.classes_[np.argmax(X @ self.weights + self.bias, axis=1)])
-
-
-def regression_path(
-    X: NDArray[np.float32], own: NDArray[np.intp], n_classes: int, penalties: Sequence[float]
-) -> Iterator[tuple[Floats, Floats]]:
-    """Yield weights and bias of multinomial logistic regression, ``mean cross entropy + penalty ||W||**2``."""
-    from scipy.optimize import minimize
-
-    rows, (n, n_dims) = np.arange(len(X)), X.shape
-    parameters = np.zeros((n_dims + 1) * n_classes)
-    for penalty in penalties:
-
-        def loss(flat: Floats, penalty: float = penalty) -> tuple[float, Floats]:
-            weights, bias = flat[:-n_classes].reshape(n_dims, n_classes), flat[-n_classes:]
-            scores = X @ weights.astype(np.float32) + bias.astype(np.float32)
-            scores -= scores.max(axis=1, keepdims=True)
-            mine = scores[rows, own].astype(np.float64)
-            np.exp(scores, out=scores)
-            total = scores.sum(axis=1)
-            scores /= total[:, None]
-            scores[rows, own] -= 1.0
-            gradient = (X.T @ scores).astype(np.float64) / n + 2.0 * penalty * weights
-            value = float(np.mean(np.log(total) - mine)) + penalty * float(np.vdot(weights, weights))
-            return value, np.concatenate([gradient.ravel(), scores.mean(axis=0, dtype=np.float64)])
-
-        options = {"maxiter": MAX_ITERATIONS, "maxcor": 8}
-        parameters = minimize(loss, parameters, jac=True, method="L-BFGS-B", options=options).x
-        yield parameters[:-n_classes].reshape(n_dims, n_classes), parameters[-n_classes:]
 
 
 def spare_images(task: Task, drawn: Task) -> tuple[NDArray[Any], NDArray[np.str_]]:
@@ -116,13 +69,14 @@ def tuned_regression(task: Task, X_spare: NDArray[Any], y_spare: NDArray[np.str_
     if away.any():
         X_spare, truth = X[away], own[away]
     chosen = (len(PENALTIES) - 1, len(PENALTIES) - 1)
-    path = list(regression_path(X[~away], own[~away], len(classes), PENALTIES))
+    labels = np.eye(len(classes), dtype=bool)[own]
+    path = list(regression_path(X[~away], labels[~away], PENALTIES))
     if len(truth):
         odds = [softmax(X_spare @ weights + bias, axis=1) for weights, bias in path]
         mine = [np.maximum(p[np.arange(len(p)), truth], 1e-300) for p in odds]
         right = [float(np.mean(p.argmax(axis=1) == truth)) for p in odds]
         chosen = (int(np.argmax(right)), int(np.argmax([np.mean(np.log(p)) for p in mine])))
-    path = list(regression_path(X, own, len(classes), PENALTIES[: max(chosen) + 1])) if away.any() else path
+    path = list(regression_path(X, labels, PENALTIES[: max(chosen) + 1])) if away.any() else path
     made = []
     for weights, bias in (path[k] for k in chosen):
         head = Linear(scale * weights, bias - scale * centre @ weights)

@@ -66,10 +66,20 @@ class Task:
         """Return the task with k training images per class, drawn by the ids of the images; None keeps all."""
         if k is None or k >= self.images_per_class:
             return self
+        return self.only(self.ranks(seed) < k)
+
+    def ranks(self, seed: int) -> NDArray[np.intp]:
+        """Return the place of each training image in a random order of its class, (n_train,), starting with 0."""
         # A hash decides, so that a draw does not depend on the order of the files or on images of other classes.
         lots = np.array([blake2b(f"{seed}\0{image}".encode(), digest_size=16).hexdigest() for image in self.ids])
-        members = (np.flatnonzero(self.y == label) for label in np.unique(self.y))
-        rows = np.sort(np.concatenate([own[np.argsort(lots[own], kind="stable")[:k]] for own in members]))
+        ranks = np.empty(len(self.y), dtype=np.intp)
+        for label in np.unique(self.y):
+            own = np.flatnonzero(self.y == label)
+            ranks[own[np.argsort(lots[own], kind="stable")]] = np.arange(len(own))
+        return ranks
+
+    def only(self, rows: NDArray[Any]) -> Self:
+        """Return the task with some of its training images: a mask or row numbers."""
         return replace(self, X=self.X[rows], y=self.y[rows], ids=self.ids[rows])
 
     def first_images(self, n_val: int | None) -> Self:
@@ -87,8 +97,7 @@ class Task:
         classes = np.array(leaves)[np.linspace(0, len(leaves) - 1, n_classes).astype(int)]
         train, val = np.isin(self.y, classes), np.isin(self.y_val, classes)
         tree = self.hierarchy.restrict(classes.tolist()).collapse()
-        fewer = replace(self, hierarchy=tree, X=self.X[train], y=self.y[train], ids=self.ids[train])
-        return replace(fewer, X_val=self.X_val[val], y_val=self.y_val[val])
+        return replace(self.only(train), hierarchy=tree, X_val=self.X_val[val], y_val=self.y_val[val])
 
     def under(self, hierarchy: Hierarchy) -> Self:
         """Return the task with another hierarchy of the same classes."""
@@ -140,9 +149,52 @@ def cifar10() -> Task:
     """Return 500 CIFAR-10 images with CLIP ViT-B/32 embeddings and a small tree; every other image is for training."""
     note = "CIFAR-100 is not available here; 500 images of CIFAR-10 with a small tree of our own are used instead"
     file, tree = required("cifar10_500_clip_vitb32.npz"), cifar10_hierarchy()
-    return _from_npz("CIFAR-10 (500 images)", file, note, "CLIP ViT-B/32", tree, "class_names")
+    return _from_npz("CIFAR-10 (500 images)", file, note, CLIP, tree, "class_names")
 
 
+def imagenet_6shot() -> Task:
+    """Return ImageNet-1k by CLIP ViT-B/32: four training images per class, and two to test on."""
+    with np.load(required(f"{CLIP_SETS}/imagenet1k_6shot.npz"), allow_pickle=False) as data:
+        X, y, train = data["embeddings"], data["wnids"][data["labels"]], data["shot_file"] == 4
+    pairs = ((X[part], y[part]) for part in (train, ~train))
+    return task_from_arrays("ImageNet-1k (6 per class)", CLIP, imagenet_hierarchy(), *pairs, note=FEW_IMAGES)
+
+
+def imagenette_clip() -> Task:
+    """Return ImageNette by CLIP ViT-B/16, with 60 training images per class."""
+    with np.load(required("imagenette_clip_vitb16.npz"), allow_pickle=False) as data:
+        X, y, train = data["embeddings"], data["wnid"], data["split"] == "train"
+    pairs = ((X[part], y[part]) for part in (train, ~train))
+    return task_from_arrays("ImageNette by CLIP", "CLIP ViT-B/16", imagenet_hierarchy(), *pairs)
+
+
+def clip_set(name: str, file: str) -> Task:
+    """Return a public few-shot set by CLIP ViT-B/32, with the most training images per class that the file has.
+
+    Pets are cats or dogs; the classes of other sets hang from the root. A file with one training image per class lends
+    its validation images to the training images, and a file without test images is tested on its validation images.
+    """
+    with np.load(required(f"{CLIP_SETS}/{file}.npz"), allow_pickle=False) as data:
+        largest = max((k for k in (1, 2, 4, 8, 16) if f"train{k}" in data), default=1)
+        train = [f"train{largest}", *(["val"] if largest == 1 else [])]
+        splits = (train, ["test" if "test" in data else "val"])
+        names = data.get("class_names")
+        pairs = [
+            (np.concatenate([data[part] for part in some]), np.concatenate([data[f"{part}_labels"] for part in some]))
+            for some in splits
+        ]
+    if names is None:
+        names = np.array([f"class {i}" for i in range(int(pairs[0][1].max()) + 1)])
+    # Breeds of cats, and no others, have names in capitals.
+    above = {str(label): ("cat" if label[0].isupper() else "dog") if file == PETS else "any" for label in names}
+    edges = [(parent, label) for label, parent in above.items()]
+    edges += [("any", parent) for parent in dict.fromkeys(above.values()) if parent != "any"]
+    tree = Hierarchy.from_edges(edges, root="any")
+    return task_from_arrays(name, CLIP, tree, *((X, names[own]) for X, own in pairs))
+
+
+CLIP, CLIP_SETS, PETS = "CLIP ViT-B/32", "clip_vitb32", "oxford_pets"
+FEW_IMAGES = "each vector is the mean of ten augmentations of one training image of ImageNet"
 NO_CLIP = "CLIP ViT-L/14 embeddings are not available here; EfficientNet-Lite2, which was trained on ImageNet, "
 NO_CLIP += "is used instead"
 BUNDLED: dict[str, Callable[[], Task]] = {
@@ -150,6 +202,14 @@ BUNDLED: dict[str, Callable[[], Task]] = {
     "imagenette": imagenette,
     "tiny-imagenet": tiny_imagenet,
     "cifar10": cifar10,
+    "imagenet-6shot": imagenet_6shot,
+    "imagenette-clip": imagenette_clip,
+    "pets": lambda: clip_set("Oxford pets", PETS),
+    "caltech101": lambda: clip_set("Caltech-101", "caltech101"),
+    "dtd": lambda: clip_set("Textures (DTD)", "dtd"),
+    "aircraft": lambda: clip_set("Aircraft (FGVC)", "fgvc"),
+    "sun397": lambda: clip_set("SUN397", "sun397"),
+    "ucf101": lambda: clip_set("UCF-101", "ucf101"),
 }
 
 

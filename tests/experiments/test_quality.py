@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from experiments.baselines.partial_labels import regression_path
 from experiments.measuring import OUR_LABEL
 from experiments.quality import (
     CONTROLS,
@@ -16,7 +17,6 @@ from experiments.quality import (
     Config,
     cells,
     measure,
-    regression_path,
     spare_images,
     table,
     tuned_regression,
@@ -35,7 +35,7 @@ def test_the_path_of_regressions_ends_where_scikit_learns_does() -> None:
     own = rng.integers(3, size=120)
     X = (rng.standard_normal((120, 4)) + 0.7 * np.eye(3, 4)[own]).astype(np.float32)
     penalty = 1e-2
-    *_, (weights, bias) = regression_path(X, own, 3, (1.0, 0.1, penalty))
+    *_, (weights, bias) = regression_path(X, np.eye(3, dtype=bool)[own], (1.0, 0.1, penalty))
     reference = LogisticRegression(C=1 / (2 * penalty * 120), max_iter=1000, tol=1e-8).fit(X, own)
     expected = reference.decision_function(X)
     found = X @ weights + bias

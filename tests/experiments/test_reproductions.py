@@ -94,6 +94,7 @@ def test_every_experiment_has_all_texts():
         "trust",
         "quality",
         "several",
+        "labels",
     ]
     assert all(e.paper and e.question and e.title for e in EXPERIMENTS.values())
 
