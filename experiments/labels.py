@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from experiments.baselines.partial_labels import local_classifiers, partial_label_regression, self_training
 from experiments.claims import Verdict, ahead, by_method, by_metric, mean_of, table_by_data, threshold, verdicts_by_data
@@ -20,6 +21,7 @@ from experiments.tables import number
 from experiments.tasks import Task
 from experiments.wrong_tree import corrupt
 from hcep.classify import HCEPClassifier
+from hcep.classify.tree_prior import under_prior
 from hcep.evaluate import expected_calibration_error
 from hcep.hierarchy import Hierarchy
 
@@ -36,8 +38,7 @@ CONTROLS = (PARTIAL, SELF, LOCAL)
 #: Ours with and without a prior over the tree, and the control for rare classes.
 NO_PRIOR, FLAT_PRIOR, SHUFFLED = "HCEP, no prior", "HCEP, prior without a tree", "HCEP, shuffled tree"
 ADJUSTED, RELATIVES = "Logit-adjusted logistic regression", "Probabilities of known relatives"
-HAS_PRIOR = "prior" in HCEPClassifier._get_param_names()
-PRIORS = (OURS, NO_PRIOR, FLAT_PRIOR, SHUFFLED, ADJUSTED) if HAS_PRIOR else (OURS, SHUFFLED, ADJUSTED)
+PRIORS = (OURS, NO_PRIOR, FLAT_PRIOR, SHUFFLED, ADJUSTED)
 TAIL, HALF = "long tail", "half and half"
 GROUPS = ("all", "rare", "other")
 #: Classes of the long tail with at most this many images are rare.
@@ -54,13 +55,15 @@ UNSEEN_TARGET, MAX_ECE, MAX_TIMES = 0.28, 0.1, 2.5
 class Config:
     """Draws of exactly labelled images, their numbers per class, and the level at which all other images are labelled.
 
-    Controls run on every draw at the first level, and on the first draw at other levels.
+    Controls run on every draw at the first level. At other levels they run on the first draw, with the `controlled`
+    numbers of exact labels.
     """
 
     seeds: tuple[int, ...] = (0, 1, 2)
     exact: tuple[int, ...] = (1, 2, 5, 12)
     levels: tuple[str, ...] = (PARENT, EIGHT, TWENTY, UNLABELLED)
-    parts: tuple[str, ...] = (LEVELS, RARE, UNSEEN, ONE_SHOT, TIME)
+    controlled: tuple[int, ...] = (2, 5)
+    parts: tuple[str, ...] = (RARE, UNSEEN, LEVELS, TIME, ONE_SHOT)
     n_unseen: int = 40
     most: int = 50
     timed: int = 24
@@ -78,52 +81,60 @@ def cells(config: Config, task: Task) -> Iterator[Cell]:
     rows are for embeddings by CLIP, which was not trained on the classes.
     """
     by_clip = task.encoder.startswith("CLIP")
-    if LEVELS in config.parts and task.hierarchy.depth > 1 and (not by_clip or task.name in SETTINGS):
-        yield from _level_cells(config, task)
-    for part in (RARE, UNSEEN, TIME):
-        if part in config.parts and not by_clip and task.images_per_class >= config.most:
-            yield from PART_CELLS[part](config)
-    for seed in config.seeds if ONE_SHOT in config.parts and by_clip else ():
-        yield method_cell("hcep", part=ONE_SHOT, label=OURS, seed=seed)
-        yield method_cell("linear-probe", part=ONE_SHOT, label=REGRESSION, seed=seed)
+    has_levels = task.hierarchy.depth > 1 and (not by_clip or task.name in SETTINGS)
+    has_many = not by_clip and task.images_per_class >= config.most
+    parts = {LEVELS: has_levels, RARE: has_many, UNSEEN: has_many, TIME: has_many, ONE_SHOT: by_clip}
+    for seed in config.seeds:
+        for part in config.parts:
+            if parts[part]:
+                yield from ({"part": part, **cell} for cell in PART_CELLS[part](config, task, seed))
 
 
-def _level_cells(config: Config, task: Task) -> Iterator[Cell]:
+def _level_cells(config: Config, task: Task, seed: int) -> Iterator[Cell]:
     numbers, levels = SETTINGS.get(task.name, (config.exact, config.levels))
-    yield method_cell("hcep", part=LEVELS, label=ALL, exact=None, level=NO_LEVEL, seed=config.seeds[0])
-    for k in (k for k in numbers if k in config.exact or task.name in SETTINGS):
-        for seed in config.seeds:
-            at = {"part": LEVELS, "exact": k, "seed": seed}
-            yield method_cell("hcep", label=EXACT, level=NO_LEVEL, **at)
-            for level in levels:
-                yield method_cell("hcep", label=OURS, level=level, **at)
-                if level == levels[0] or seed == config.seeds[0]:
-                    yield method_cell("linear-probe", label=PARTIAL, level=level, **at)
-                    yield method_cell("linear-probe", label=SELF, level=level, **at)
-                if seed == config.seeds[0] and level != UNLABELLED:
-                    yield method_cell("hiclass", label=LOCAL, level=level, **at)
+    is_first = seed == config.seeds[0]
+    if is_first:
+        yield method_cell("hcep", label=ALL, exact=None, level=NO_LEVEL, seed=seed)
+    for k in numbers:
+        yield method_cell("hcep", label=EXACT, exact=k, level=NO_LEVEL, seed=seed)
+        for level in levels:
+            at = {"exact": k, "level": level, "seed": seed}
+            yield method_cell("hcep", label=OURS, **at)
+            if level == levels[0] or (is_first and k in config.controlled):
+                yield method_cell("linear-probe", label=PARTIAL, **at)
+                yield method_cell("linear-probe", label=SELF, **at)
+                if is_first and level != UNLABELLED:
+                    yield method_cell("hiclass", label=LOCAL, **at)
 
 
-def _rare_cells(config: Config) -> Iterator[Cell]:
+def _rare_cells(config: Config, task: Task, seed: int) -> Iterator[Cell]:
     for shape in (TAIL, HALF):
-        for seed in config.seeds:
-            for label in PRIORS:
-                name = "linear-probe" if label == ADJUSTED else "hcep"
-                yield method_cell(name, part=RARE, label=label, shape=shape, seed=seed)
+        for label in PRIORS:
+            name = "linear-probe" if label == ADJUSTED else "hcep"
+            yield method_cell(name, label=label, shape=shape, seed=seed)
 
 
-def _unseen_cells(config: Config) -> Iterator[Cell]:
-    for seed in config.seeds:
-        for label in (OURS, SHUFFLED, RELATIVES) if HAS_PRIOR else (RELATIVES,):
-            yield method_cell("hcep", part=UNSEEN, label=label, n_unseen=config.n_unseen, seed=seed)
+def _unseen_cells(config: Config, task: Task, seed: int) -> Iterator[Cell]:
+    for label in (OURS, SHUFFLED):
+        yield method_cell("hcep", label=label, n_unseen=config.n_unseen, seed=seed)
 
 
-def _time_cells(config: Config) -> Iterator[Cell]:
-    for seed in config.seeds:
-        yield method_cell("hcep", part=TIME, label="time", timed=config.timed, seed=seed)
+def _time_cells(config: Config, task: Task, seed: int) -> Iterator[Cell]:
+    yield method_cell("hcep", label=HALF_COARSE, timed=config.timed, seed=seed)
 
 
-PART_CELLS = {RARE: _rare_cells, UNSEEN: _unseen_cells, TIME: _time_cells}
+def _one_shot_cells(config: Config, task: Task, seed: int) -> Iterator[Cell]:
+    yield method_cell("hcep", label=OURS, seed=seed)
+    yield method_cell("linear-probe", label=REGRESSION, seed=seed)
+
+
+PART_CELLS = {
+    LEVELS: _level_cells,
+    RARE: _rare_cells,
+    UNSEEN: _unseen_cells,
+    TIME: _time_cells,
+    ONE_SHOT: _one_shot_cells,
+}
 
 
 def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
@@ -265,16 +276,29 @@ def _unseen(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
     unseen = np.sort(np.random.default_rng(cell["seed"]).permutation(classes)[:n_unseen])
     drawn = task.only(~np.isin(task.y, unseen))
     group = np.isin(task.y_val, unseen)
-    model = _ours(cell["label"], task.hierarchy, cell["seed"]).fit(drawn.X, drawn.y)
-    probabilities = model.predict_proba(task.X_val)
-    if cell["label"] == RELATIVES:
+    model = _ours(cell["label"], task.hierarchy, cell["seed"]).set_params(prior="tree").fit(drawn.X, drawn.y)
+    means = means_without_images(model, model.hierarchy, unseen)
+    z = model.dictionary_.transform(task.X_val)
+    distances = np.einsum("ij,ij->i", means, means) - 2.0 * z @ means.T
+    scores = {cell["label"]: softmax(-distances / model.temperature_, axis=1)}
+    if cell["label"] == OURS:
         known, own = (_concepts_above(task.hierarchy, some) for some in (model.classes_, unseen))
-        probabilities = probabilities @ known @ own.T
-    else:
-        probabilities = probabilities[:, np.searchsorted(model.classes_, unseen)]
-    among = probabilities / np.maximum(probabilities.sum(axis=1, keepdims=True), 1e-300)
-    # Votes of relatives are not probabilities, so that calibration is not measured.
-    yield _scored(task, among, unseen, group) | {"ece": None, "chance": 1.0 / n_unseen}
+        votes = model.predict_proba(task.X_val) @ known @ own.T
+        scores[RELATIVES] = votes / votes.sum(axis=1, keepdims=True)
+    for label, probabilities in scores.items():
+        # Neither distances nor votes are calibrated for these classes.
+        row = _scored(task, probabilities, unseen, group)
+        yield {"label": label, **row, "ece": None, "chance": 1.0 / n_unseen}
+
+
+def means_without_images(model: HCEPClassifier, tree: Hierarchy, unseen: Array) -> Array:
+    """Return where the prior of a fitted model expects classes without images, (n_unseen, n_dims), in its metric."""
+    assert model.prior_ is not None
+    assert model.class_means_ is not None
+    leaves = np.array([*model.classes_, *unseen])
+    means = np.concatenate([model.class_means_, np.zeros((len(unseen), model.class_means_.shape[1]))])
+    counts = np.concatenate([model.images_per_class_, np.zeros(len(unseen))])
+    return np.asarray(under_prior(model.prior_, tree, leaves, means, counts)[len(model.classes_) :])
 
 
 def _concepts_above(tree: Hierarchy, classes: Array) -> Array:
