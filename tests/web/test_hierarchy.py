@@ -12,6 +12,7 @@ import pytest
 from hcep import HCEPClassifier
 from hcep.datasets import make_hierarchical_concepts
 from hcep.embeddings import Embeddings, EmbeddingStore, import_embeddings
+from hcep.models.saving import change_model
 from hcep.taxonomy import Move
 from tests.web.at_hand import looks_well
 
@@ -108,6 +109,20 @@ def test_a_dragged_class_is_measured_saved_and_undone(changed, page):
     assert concept(page, "tench").get_attribute("data-key").split("/")[1] != concept(page, "artifact").get_attribute(
         "data-id"
     )
+
+
+@pytest.mark.slow
+def test_a_concept_shows_where_its_coarse_labels_went(start_server, ten, tmp_path, page):
+    train = EmbeddingStore(ten.store).select(splits="train")
+    X, y = train.to_numpy(np.float32), train.labels
+    folder = shutil.copytree(ten.model, tmp_path / "model")
+    tench = X[y == "n01440764"][:3]
+    change_model(folder, "added fish", lambda model: model.partial_fit(tench, ["n01471682"] * 3))
+    page.goto(start_server(folder).url + "hierarchy")
+    concept(page, "vertebrate").click()
+    page.get_by_text("Training images: exact 40, coarse 3 (they went to: tench 3)").wait_for()
+    concept(page, "tench").click()
+    page.get_by_text("Training images: exact 20, from coarse labels 3").wait_for()
 
 
 @pytest.mark.slow

@@ -66,7 +66,7 @@ def fit(
     Means, covariance and therefore the dictionary are those of all images and equal, up to rounding, a fit in one
     process. Parameters that are "auto", the calibration, the refinement of leaves and the floor of explained shares
     come from a sample of `SAMPLE` images, equally many of each class. If the store has no more, they too equal a fit in
-    one process.
+    one process. `hcep.models.fitting.fit_in_parts` says what becomes of images with labels above the classes.
     """
     model, machines = HCEPClassifier(hierarchy, **parameters), Cluster(**(cluster or {}))
     if not (isinstance(model.head, str) and model.head == "path"):
