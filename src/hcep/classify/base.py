@@ -23,6 +23,7 @@ from hcep.classify.fitting import dictionary_of, fit_dictionary
 from hcep.classify.heads import require_head
 from hcep.classify.training import TrainingSet
 from hcep.classify.tree_prior import Prior, Variances
+from hcep.classify.unseen import Unseen
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import refuse_odd_scale
 from hcep.dictionary.moments import ClassMoments
@@ -68,6 +69,7 @@ CONSTRAINTS: dict[str, tuple[Callable[[Any], bool], str]] = {
         "'auto' or a number above 0 and at most 1",
     ),
     "refine": (lambda value: value == "auto" or isinstance(value, bool), "'auto', True or False"),
+    "unseen": (lambda value: value in ("ignore", "use"), "'ignore' or 'use'"),
     "prior": (lambda value: value in ("auto", "tree", "flat", None), "'auto', 'tree', 'flat' or None"),
 }
 
@@ -166,6 +168,7 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
     coarse: Coarse = "own"
     unlabelled: Unlabelled = "ignore"
     prior: Prior = None
+    unseen: Unseen = "ignore"
     leaf_moves_: NDArray[np.float64] | None = None
     prior_: Variances | None = None
     class_means_: NDArray[np.float64] | None = None
@@ -250,7 +253,9 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
             assert exact.calibration is not None
             training, self.coarse_ = teach(training, others, exact.dictionary, exact.calibration, self.classes_)
             how["power"] = exact.choice.power
-        fitted = fit_dictionary(training, **how, refined=refine, calibrated=calibrate, prior=self.prior)
+        # Classes without images live from the tree, however many images the others have.
+        prior = "tree" if self.prior == "auto" and self.unseen == "use" else self.prior
+        fitted = fit_dictionary(training, **how, refined=refine, calibrated=calibrate, prior=prior)
         self.power_, self.shrinkage_, self.anchor_, self.moments_, self.leave_one_out_ = fitted.choice
         self.dictionary_, self.leaf_moves_ = fitted.dictionary, fitted.leaf_moves
         self.prior_, self.class_means_ = fitted.prior, fitted.class_means

@@ -33,6 +33,7 @@ from hcep.classify.path_model import Inference, PathModel
 from hcep.classify.training import TrainingSet
 from hcep.classify.transformer import HCEPTransformer
 from hcep.classify.tree_prior import Prior, under_prior
+from hcep.classify.unseen import Unseen, unseen_classes, unseen_odds
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import blocks
 from hcep.dictionary.concept_dictionary import average_upwards
@@ -84,6 +85,10 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         all alike ("flat"). "auto" is "tree" if some class has fewer than twelve images and held-out images gain by it.
         With the path head only.
 
+    unseen : {"ignore", "use"}
+        What to do with leaves of the hierarchy that have no images. "use" makes them classes too, with the mean that
+        the prior over the tree expects; they are answers where an image is much more like them than like the others.
+
     Attributes
     ----------
     classes_ : (n_classes,) array
@@ -98,6 +103,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
     coarse_counts_ : dict of str to CoarseCount, or None; how many images have each of these labels, and how many of
         them each class has learned from, those added later included
     prior_ : Variances or None; of the prior of the class means (see `hcep.classify.tree_prior`); None without one
+    unseen_odds_ : prior odds of a class without images to one with images; 1 if there is none
     class_means_ : (n_classes, n_dims) array or None; embeddings of the classes before the prior, if there is one
     leaf_moves_ : (n_classes,) array or None
         How far refinement moved each class's embedding, where images have mean square norm 1; None without refinement.
@@ -140,6 +146,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
     held_out_: HeldOutScores | None = None
     stopping_: Stopping | None = None
     images_per_class_: NDArray[np.int64] | None = None
+    unseen_odds_: float = 1.0
     class_weights_: NDArray[np.float64] | None = None
     coarse_counts_: CoarseCounts | None = None
     n_grown_: int = 0
@@ -171,6 +178,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         coarse: Coarse = "below",
         unlabelled: Unlabelled = "ignore",
         prior: Prior = "auto",
+        unseen: Unseen = "ignore",
     ) -> None:
         self._store(locals())
 
@@ -228,8 +236,29 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         self.class_weights_ = None if counts_once else self.moments_.weights
         self.coarse_counts_ = None if self.coarse_ is None else self.coarse_.counts
         self.n_grown_ = self.n_unlike_ = 0
+        self.unseen_odds_ = 1.0
+        if self.unseen == "use":
+            self._add_unseen(training)
         self.path_model()
         return self
+
+    def _add_unseen(self, training: TrainingSet) -> None:
+        """Make classes of the leaves that have no images."""
+        names = unseen_classes(self._graph, self.classes_)
+        if not names:
+            return
+        if self.prior_ is None:
+            raise HCEPError("unseen='use' needs a prior over the tree: pass prior='tree' and head='path'")
+        graph, means = self._graph, self._class_means()
+        assert graph is not None
+        nothing = ClassMean(np.zeros(self.dictionary_.synset_embeddings.shape[1]), 0, 0.0)
+        seen = self.classes_
+        self._rebuild(graph, {**means, **dict.fromkeys(names, nothing)})
+        assert self.images_per_class_ is not None
+        own = np.searchsorted(self.classes_, seen)[training.own[: training.n_exact]]
+        images = training.images[: training.n_exact]
+        self.unseen_odds_ = unseen_odds(self.path_model(), images, own, self.images_per_class_)
+        self._rebuild(graph, self._class_means())
 
     def _fit_head(self, training: TrainingSet, is_weighted: bool) -> Any:
         """The classifier on the codes of the training images."""
@@ -655,6 +684,10 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         by_leaf = dict(zip(leaves.tolist(), under_prior(self.prior_, hierarchy, leaves, own, n_images), strict=True))
         dictionary = ConceptDictionary(hierarchy, average_upwards(hierarchy, by_leaf), self.dictionary_.transform)
         priors = class_priors(self.priors, weights) if self.priors_ is not None else None
+        if self.unseen_odds_ < 1.0 and not counts.all():
+            known = np.ones(len(counts)) if priors is None else priors
+            priors = np.where(counts > 0, known, self.unseen_odds_ * known[counts > 0].min())
+            priors /= priors.sum()
         # From here on nothing fails: the model is the old one or the new one.
         floor, moves = self.explained_floor_, self.leaf_moves_
         self.explained_floor_ = None if floor is None else self._by_class(floor, labels, float(np.median(floor)))

@@ -180,14 +180,14 @@ def fit_prior(
         noise = spread * ONE_IMAGE_NOISE / (1.0 + ONE_IMAGE_NOISE)
     if not (noise > 0.0 and spread > 0.0):
         return None
-    start = TreePrior.over(hierarchy, leaves, Variances(noise, 0.5 * spread, 0.5 * spread, 2.0))
+    start = TreePrior.over(hierarchy, leaves, Variances(float(noise), 0.5 * spread, 0.5 * spread, 2.0))
     lowest = np.log([1e-6 * spread, 1e-6 * spread, EXPONENTS[0]])
     highest = np.log([1e3 * spread, 1e3 * spread, EXPONENTS[1]])
     n_free = 1 if flat or not start.has_groups else 3  # without groups, a class shares nothing with another
 
     def at(logs: Floats) -> TreePrior:
         own, *of_tree = np.exp(np.clip(logs, lowest[:n_free], highest[:n_free])).tolist()
-        return replace(start, variances=Variances(noise, own, *of_tree))
+        return replace(start, variances=Variances(start.variances.noise, own, *of_tree))
 
     best = minimize(
         lambda logs: -at(logs).log_likelihood(means, n_images) / means.size,

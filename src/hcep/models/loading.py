@@ -125,7 +125,7 @@ class SavedModel:
             model.images_per_class_ = np.array(counts, dtype=np.int64)
         model.n_grown_, model.n_unlike_, model.coarse_counts_ = fitted.n_grown, fitted.n_unlike, self.coarse_counts
         model.prior_ = None if fitted.prior is None else Variances(*fitted.prior)
-        model.class_means_ = self._arrays.get("class_means")
+        model.class_means_, model.unseen_odds_ = self._arrays.get("class_means"), fitted.unseen_odds
         correct = parse_tensors(self.file(TENSORS), self._specs, [LEFT_OUT]).get(LEFT_OUT, ())
         tried = zip(map(msgspec.structs.asdict, document.leave_one_out), correct, strict=True)
         model.leave_one_out_ = [LeaveOneOutScore(**row, correct=right) for row, right in tried]

@@ -136,6 +136,7 @@ def _document(model: HCEPClassifier) -> dict[str, Any]:
             "stopping": None if model.stopping_ is None else list(model.stopping_),
             # Fields that say nothing are left out, so that earlier releases can read the model.
             **({"coarse_counts": _coarse_record(model.coarse_counts_)} if model.coarse_counts_ else {}),
+            **({} if model.unseen_odds_ == 1.0 else {"unseen_odds": model.unseen_odds_}),
             **({} if model.prior_ is None else {"prior": list(model.prior_)}),
         },
         "transform": {

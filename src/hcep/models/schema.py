@@ -89,6 +89,7 @@ class Parameters(_Record, frozen=True):
     unlabelled: Literal["ignore", "use"] = "ignore"
     # Models of earlier releases had no prior for class means.
     prior: Literal["auto", "tree", "flat"] | None = None
+    unseen: Literal["ignore", "use"] = "ignore"
 
 
 class CoarseRecord(_Record, frozen=True):
@@ -115,6 +116,8 @@ class FittedRecord(_Record, frozen=True):
     priors: list[NotNegative] | None = None
     leaf_moves: list[NotNegative] | None = None
     images_per_class: list[Count] | None = None
+    # Prior odds of a class without images to one with images.
+    unseen_odds: Positive = 1.0
     # Noise, own and shared variance and exponent of the prior of class means; then the array `class_means` is there.
     prior: tuple[Positive, NotNegative, NotNegative, Positive] | None = None
     # Total weight of each class's images; null if each image counts once.
