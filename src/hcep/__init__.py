@@ -19,6 +19,7 @@ __all__ = [
     "load",
     "omp",
     "read_hierarchy",
+    "roll_up",
     "save",
     "support_scores",
     "tree_distances",

@@ -14,7 +14,7 @@ from . import (
     taxonomy as taxonomy,
     web as web,
 )
-from .classify import HCEPClassifier as HCEPClassifier, HCEPTransformer as HCEPTransformer
+from .classify import HCEPClassifier as HCEPClassifier, HCEPTransformer as HCEPTransformer, roll_up as roll_up
 from .dictionary import ConceptDictionary as ConceptDictionary
 from .errors import HCEPError as HCEPError, HierarchyError as HierarchyError
 from .evaluate import support_scores as support_scores, tree_distances as tree_distances

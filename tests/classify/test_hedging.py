@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from hcep import HCEPClassifier, Hierarchy, explain_images
-from hcep.classify.hedging import as_subtrees, class_quantiles, class_sets, conformal_quantile, held_out_scores
+from hcep.classify.hedging import as_subtrees, class_quantiles, class_sets, held_out_scores
+from hcep.classify.right_level import conformal_quantile
 from hcep.errors import HCEPError
 from hcep.explain.report import photo_report
 from tests.conftest import k_shot

@@ -9,8 +9,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from hcep._checks import is_number
 from hcep.classify.path_model import Inference, PathModel
+from hcep.classify.right_level import conformal_quantile
 from hcep.dictionary.checks import blocks
 from hcep.errors import HCEPError
 
@@ -45,20 +45,6 @@ class HeldOutScores:
     def quantile(self, which: str, alpha: float, of: Any = slice(None)) -> float:
         """The conformal quantile of one of `SCORES`, over all images or a selection."""
         return conformal_quantile(self.scores[of, SCORES.index(which)], alpha)
-
-
-def conformal_quantile(scores: Floats, alpha: float) -> float:
-    """The ``ceil((n + 1) (1 - alpha))``-th smallest of n held-out scores, infinite if n is too small.
-
-    The score of a new image of the same kind is at most this with probability at least ``1 - alpha``.
-
-    >>> conformal_quantile(np.arange(1.0, 20.0), 0.1), conformal_quantile(np.arange(3.0), 0.1)
-    (18.0, inf)
-    """
-    if not (is_number(alpha) and 0.0 < alpha < 1.0):
-        raise HCEPError(f"alpha must be a number between 0 and 1, such as 0.1 for a coverage of 90 %; got {alpha!r}")
-    rank = int(np.ceil((len(scores) + 1) * (1.0 - alpha) - 1e-9))
-    return float(np.partition(scores, rank - 1)[rank - 1]) if rank <= len(scores) else float("inf")
 
 
 def class_quantiles(model: PathModel, which: str, alpha: float, by_class: bool) -> Floats:
@@ -188,18 +174,10 @@ def _along(model: PathModel, probabilities: Floats, nodes: NDArray[np.intp]) -> 
     return paths, values
 
 
-def is_below(model: PathModel, classes: NDArray[Any], synsets: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether classes are below synsets, or equal to them, pair by pair."""
-    pairs, width = model.classes_below.tocoo(), len(model.hierarchy)
-    keys = np.sort(pairs.row.astype(np.int64) * width + pairs.col)
-    pair = np.asarray(classes, dtype=np.int64) * width + synsets
-    return np.asarray(keys[np.minimum(np.searchsorted(keys, pair), len(keys) - 1)] == pair)
-
-
 def _scores(model: PathModel, probabilities: Floats, nodes: NDArray[np.intp], own: NDArray[np.intp]) -> Floats:
     """Probability of the first concept of a path that the own class is not below; 0 if there is none."""
     paths, values = _along(model, probabilities, nodes)
-    leaves_own = ~is_below(model, own[:, None], model.hierarchy.path_tree.synset[paths]) & (paths > 0)
+    leaves_own = ~model.levels.is_below(own[:, None], model.hierarchy.path_tree.synset[paths]) & (paths > 0)
     first = np.argmax(leaves_own, axis=1)
     return np.where(leaves_own.any(axis=1), values[np.arange(len(own)), first], 0.0)
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hcep.classify.calibration import Calibration
+from hcep.classify.right_level import Levels
 from hcep.dictionary import ConceptDictionary
-from hcep.dictionary.concept_dictionary import leaf_shares
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
 from hcep.pursuit import PathResult, PathSums, SearchOptions, Stopping, search, search_several
@@ -340,11 +340,14 @@ class PathModel:
         return np.where(tree.n_children == 0, self.class_of_synset[tree.synset], -1).astype(np.int32)
 
     @cached_property
+    def levels(self) -> Levels:
+        """The concepts that an answer can be."""
+        return Levels.of(self.hierarchy, self.leaves.tolist())
+
+    @property
     def classes_below(self) -> sparse.csr_array:
         """1 where a class is below a synset, or is that synset, (n_classes, n_synsets)."""
-        shares = leaf_shares(self.hierarchy, self.leaves.tolist()).T.tolil()
-        shares[:, 0] = 1.0
-        return (shares.tocsr() > 0).astype(np.float64)
+        return self.levels.below
 
     @cached_property
     def paths_by_class(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from hcep._progress import progress as progress_bar
 from hcep.classify import HCEPClassifier
-from hcep.classify.hedging import HeldOutScores, hedged_nodes, held_out_scores, is_below, unknown_scores
+from hcep.classify.hedging import HeldOutScores, hedged_nodes, held_out_scores, unknown_scores
 from hcep.classify.path_model import Inference
 from hcep.dictionary.transform import EmbeddingTransform
 from hcep.embeddings import EmbeddingStore
@@ -176,7 +176,7 @@ class Block:
         model, judged = self.model.path_model(), self.subject.judged[self.rows] & ~self.of_calibration
         nodes = hedged_nodes(replace(model, held_out=self.subject.held), self.inference, 1.0 - self.subject.coverage)
         own = np.searchsorted(model.classes, self.y)
-        covered = is_below(model, own, model.hierarchy.path_tree.synset[nodes])
+        covered = model.levels.is_below(own, model.hierarchy.path_tree.synset[nodes])
         alarms = unknown_scores(model, self.inference) > self.subject.held.quantile("unknown", 0.05)
         of_judged = {name: np.where(judged, facts, np.nan) for name, facts in (("covered", covered), ("alarm", alarms))}
         return {"confidence": self.inference.probabilities.max(axis=1), **of_judged}

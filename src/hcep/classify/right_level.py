@@ -1,0 +1,351 @@
+"""The right level: for each image the most specific concept that is sure enough, from the probabilities of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from hcep._checks import is_number
+from hcep.dictionary.checks import blocks
+from hcep.dictionary.concept_dictionary import leaf_shares
+from hcep.errors import HCEPError
+from hcep.hierarchy import Hierarchy
+
+Floats = NDArray[np.float64]
+#: How sure an answer is unless the caller says otherwise.
+SURE = 0.9
+#: Held-out images are compared with images of about the same confidence, the probability of the likeliest class:
+#: between two of these edges, or between edges further apart if a bin would have fewer images than this.
+EDGES, FEWEST = (0.2, 0.4, 0.6, 0.8, 0.95), 100
+#: However well answers do on held-out images, an answer is more likely than not.
+LEAST = 0.5
+#: Rows of probabilities may exceed 1 by this much: files round.
+ROUNDING = 0.01
+
+
+def require_sure(sure: Any, name: str = "sure") -> float:
+    """The number, or an HCEPError unless it is between 0 and 1."""
+    if not (is_number(sure) and 0.0 < sure < 1.0):
+        raise HCEPError(
+            f"{name} must be a number between 0 and 1, such as 0.9 for answers that are 90 % sure; got {sure!r}"
+        )
+    return float(sure)
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """The concepts that an answer can be: for each class the concept it is, and those above it, without the root.
+
+    Attributes
+    ----------
+    own : (n_classes,) int; the synset that each class is
+    below : (n_classes, n_synsets) sparse; 1 where a class is below a synset, or is that synset
+    """
+
+    hierarchy: Hierarchy
+    own: NDArray[np.intp]
+    below: sparse.csr_array
+
+    @classmethod
+    def of(cls, hierarchy: Hierarchy, leaves: Sequence[str]) -> Levels:
+        """The levels of classes that are these concepts, which may also be inner ones."""
+        below = leaf_shares(hierarchy, leaves).T.tolil()
+        below[:, 0] = 1.0
+        own = np.array([hierarchy.index(leaf) for leaf in leaves], dtype=np.intp)
+        return cls(hierarchy, own, (below.tocsr() > 0).astype(np.float64))
+
+    @cached_property
+    def n_below(self) -> NDArray[np.intp]:
+        """Number of classes below each synset, (n_synsets,)."""
+        return np.asarray(self.below.sum(axis=0)).ravel().astype(np.intp)
+
+    @cached_property
+    def above(self) -> NDArray[np.intp]:
+        """The synsets that each class is below or is, the deepest first, (n_classes, most); 0 fills the rows."""
+        rows = [row[row > 0] for row in np.split(self.below.indices, self.below.indptr[1:-1])]
+        table = np.zeros((len(rows), max(map(len, rows), default=0)), dtype=np.intp)
+        for synsets, row in zip(table, rows, strict=True):
+            synsets[: len(row)] = row[np.lexsort((row, -self.hierarchy.levels[row]))]
+        return table
+
+    def candidates(self, probabilities: Floats, class_index: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats]:
+        """The concepts above the best class of each image, the most specific first, and their probabilities.
+
+        Both are (n_images, most). The most specific concept has the fewest classes below it; of concepts with equally
+        many, the more probable comes first, then the deeper. Rows are filled with the root, of probability 0.
+        """
+        synsets, values = self.above[class_index], np.empty((len(class_index), self.above.shape[1]))
+        for block in blocks(0, len(values), len(self.hierarchy)):
+            concepts = np.minimum(probabilities[block] @ self.below, 1.0)
+            values[block] = np.take_along_axis(concepts, synsets[block], axis=1)
+        values[synsets == 0] = 0.0
+        sizes = np.where(synsets == 0, len(self.own) + 1, self.n_below[synsets])
+        order = np.lexsort((-values, sizes), axis=1)
+        return np.take_along_axis(synsets, order, axis=1), np.take_along_axis(values, order, axis=1)
+
+    def choose(
+        self,
+        probabilities: Floats,
+        class_index: NDArray[np.intp],
+        sure: float = SURE,
+        held_out: HeldOutLevels | None = None,
+    ) -> tuple[NDArray[np.intp], Floats]:
+        """The synset that answers for each image, 0 if nothing is sure, and how sure it is, both (n_images,)."""
+        sure = require_sure(sure)
+        synsets, values = self.candidates(probabilities, class_index)
+        confidence = probabilities[np.arange(len(class_index)), class_index]
+        if held_out is None:
+            is_sure = values >= sure - 1e-9  # sums of probabilities are rounded
+        else:
+            is_sure = (values > held_out.thresholds(confidence, sure)[:, None]) & (values > min(LEAST, sure))
+        rows, first = np.arange(len(values)), np.argmax(is_sure, axis=1)
+        answered = is_sure.any(axis=1)
+        chosen = np.where(answered, values[rows, first], 0.0)
+        if held_out is not None:
+            chosen = np.where(answered, held_out.shares_right(confidence, chosen, sure), 0.0)
+        return np.where(answered, synsets[rows, first], 0), chosen
+
+    def held_out(self, probabilities: Floats, class_index: NDArray[np.intp], own: NDArray[np.intp]) -> HeldOutLevels:
+        """What labelled images that the classifier never saw, of classes `own`, say about its answers.
+
+        The score of an image is the largest probability of a wrong answer: with any higher threshold, what
+        `choose` answers is above the image's class.
+        """
+        synsets, values = self.candidates(probabilities, class_index)
+        highest_before = np.maximum.accumulate(np.pad(values, ((0, 0), (1, 0))), axis=1)[:, :-1]
+        can_be_answered = values > highest_before
+        wrong = can_be_answered & ~self.is_below(own[:, None], synsets)
+        scores = np.where(wrong, values, 0.0).max(axis=1, initial=0.0)
+        return HeldOutLevels(scores, probabilities[np.arange(len(own)), class_index])
+
+    def is_below(self, classes: NDArray[Any], synsets: NDArray[Any]) -> NDArray[np.bool_]:
+        """Whether classes are below synsets, or equal to them, pair by pair."""
+        pair = np.asarray(classes, dtype=np.int64) * len(self.hierarchy) + synsets
+        keys = self._pairs
+        return np.asarray(keys[np.minimum(np.searchsorted(keys, pair), len(keys) - 1)] == pair)
+
+    @cached_property
+    def _pairs(self) -> NDArray[np.int64]:
+        pairs = self.below.tocoo()
+        return np.sort(pairs.row.astype(np.int64) * len(self.hierarchy) + pairs.col)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutLevels:
+    """Labelled images that a classifier never saw: what turns "this likely" into "right this often".
+
+    Attributes
+    ----------
+    scores : (n_images,); the largest probability of a wrong answer, or 0 (see `Levels.held_out`)
+    confidence : (n_images,); the probability of the likeliest class
+
+    Notes
+    -----
+    Split conformal prediction by confidence (Mondrian): a new image is compared with held-out images in the same bin of
+    confidence. If the threshold is the ``ceil((n + 1) sure)``-th smallest of their n scores, the answer is right with
+    probability at least `sure`, for doubtful images as well as for sure ones, as long as new images are like the
+    held-out ones.
+    """
+
+    scores: Floats
+    confidence: Floats
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    @cached_property
+    def _sorted(self) -> Floats:
+        """The confidences in ascending order."""
+        return np.sort(self.confidence)
+
+    def edges(self, fewest: int) -> Floats:
+        """The edges that leave at least `fewest` images in each bin, as far as there are so many."""
+        edges: list[float] = []
+        n_used = 0
+        for edge in EDGES:
+            n_below = int(np.searchsorted(self._sorted, edge))
+            if n_below - n_used >= fewest and len(self) - n_below >= fewest:
+                edges.append(edge)
+                n_used = n_below
+        return np.array(edges)
+
+    def bins(self, fewest: int) -> tuple[Floats, list[Floats]]:
+        """The edges and, for each bin, the scores of its images in ascending order."""
+        edges = self.edges(fewest)
+        which = np.searchsorted(edges, self.confidence, side="right")
+        return edges, [np.sort(self.scores[which == b]) for b in range(len(edges) + 1)]
+
+    def thresholds(self, confidence: Floats, sure: float) -> Floats:
+        """What the probability of an answer must exceed, for images of these confidences; infinite with too few."""
+        thresholds = np.zeros(len(confidence))
+        # Levels that need larger bins are no less strict than the strictest that the usual bins allow.
+        for fewest, level in {(FEWEST, min(sure, FEWEST / (FEWEST + 1.0))), (_fewest(sure), sure)}:
+            edges, bins = self.bins(fewest)
+            quantiles = np.array([conformal_quantile(scores, 1.0 - level) for scores in bins])
+            thresholds = np.maximum(thresholds, quantiles[np.searchsorted(edges, confidence, side="right")])
+        return thresholds
+
+    def shares_right(self, confidence: Floats, probabilities: Floats, sure: float) -> Floats:
+        """The share of held-out images, of the same confidence, that an answer with this probability is right for."""
+        edges, bins = self.bins(_fewest(sure))
+        which, shares = np.searchsorted(edges, confidence, side="right"), np.empty(len(confidence))
+        for b, scores in enumerate(bins):
+            rows = which == b
+            shares[rows] = np.searchsorted(scores, probabilities[rows]) / (len(scores) + 1.0)
+        return shares
+
+
+def _fewest(sure: float) -> int:
+    """Fewest held-out images of a bin that can promise this much."""
+    return max(FEWEST, int(np.ceil(1.0 / (1.0 - sure) - 1.0 - 1e-9)))
+
+
+def conformal_quantile(scores: Floats, alpha: float) -> float:
+    """The ``ceil((n + 1) (1 - alpha))``-th smallest of n held-out scores, infinite if n is too small.
+
+    The score of a new image of the same kind is at most this with probability at least ``1 - alpha``.
+
+    >>> conformal_quantile(np.arange(1.0, 20.0), 0.1), conformal_quantile(np.arange(3.0), 0.1)
+    (18.0, inf)
+    """
+    if not (is_number(alpha) and 0.0 < alpha < 1.0):
+        raise HCEPError(f"alpha must be a number between 0 and 1, such as 0.1 for a coverage of 90 %; got {alpha!r}")
+    rank = int(np.ceil((len(scores) + 1) * (1.0 - alpha) - 1e-9))
+    return float(np.partition(scores, rank - 1)[rank - 1]) if rank <= len(scores) else float("inf")
+
+
+@dataclass(frozen=True, eq=False)
+class RolledUp:
+    """The right level of each row of `roll_up`.
+
+    Attributes
+    ----------
+    answer : (n_images,) object; id of the most specific concept that is sure enough, None if nothing is
+    answer_name : (n_images,) object; its display name
+    answer_probability : (n_images,) float; nan if nothing is sure enough. With held-out images, the share of them, of
+        about the same confidence, for which an answer this likely was right
+    class_index : (n_images,) int; the best guess below the answer, as a column of the probabilities
+    class_probability : (n_images,) float
+    """
+
+    answer: NDArray[np.object_]
+    answer_name: NDArray[np.object_]
+    answer_probability: Floats
+    class_index: NDArray[np.intp]
+    class_probability: Floats
+
+    def __len__(self) -> int:
+        return len(self.answer)
+
+
+def roll_up(
+    probabilities: ArrayLike,
+    hierarchy: Hierarchy,
+    *,
+    sure: float = SURE,
+    classes: Sequence[str] | None = None,
+    temperature: float | None = None,
+    calibration: HeldOutLevels | None = None,
+) -> RolledUp:
+    """Answer with the most specific concept that is sure enough, from the probabilities of any classifier.
+
+    A concept is as likely as the classes below it together, each counted once. Of the concepts above the likeliest
+    class, the answer is the one with the fewest classes below it that is at least `sure` likely. The root is never an
+    answer: if nothing else is likely enough, the answer is None.
+
+    Parameters
+    ----------
+    probabilities : (n_images, n_classes) array
+        Rows may add up to less than 1, as in a file of the best few classes: the rest belongs to no concept.
+    hierarchy : Hierarchy
+    sure : float between 0 and 1
+    classes : the concept of each column, by id or name; by default the columns are ``hierarchy.leaves``
+    temperature : take `probabilities` as logits, and divide them by this number before the softmax
+    calibration : HeldOutLevels
+        Made by `calibrate_levels`. Answers are then right at least as often as `sure` says, for images like those.
+
+    Returns
+    -------
+    RolledUp
+
+    Examples
+    --------
+    >>> from hcep import Hierarchy, roll_up
+    >>> h = Hierarchy.from_edges([("thing", "pet"), ("pet", "cat"), ("pet", "dog"), ("thing", "car")])
+    >>> answers = roll_up([[0.5, 0.45, 0.05], [0.02, 0.02, 0.96], [0.4, 0.1, 0.5]], h, classes=["cat", "dog", "car"])
+    >>> answers.answer.tolist(), answers.answer_probability.round(2).tolist()
+    (['pet', 'car', None], [0.95, 0.96, nan])
+    """
+    levels, values = _read(probabilities, hierarchy, classes, temperature)
+    index = np.argmax(values, axis=1)
+    synsets, chosen = levels.choose(values, index, sure, calibration)
+    ids = [None if i == 0 else hierarchy.class_of(hierarchy.ids[i]) for i in synsets.tolist()]
+    names = [None if concept is None else hierarchy.name(concept) for concept in ids]
+    best = values[np.arange(len(values)), index]
+    shown = np.where(synsets > 0, chosen, np.nan)
+    return RolledUp(np.array(ids, dtype=object), np.array(names, dtype=object), shown, index, best)
+
+
+def calibrate_levels(
+    probabilities: ArrayLike,
+    labels: Sequence[str],
+    hierarchy: Hierarchy,
+    *,
+    classes: Sequence[str] | None = None,
+    temperature: float | None = None,
+) -> HeldOutLevels:
+    """What labelled images that a classifier never saw say about its answers, for `roll_up`.
+
+    Parameters
+    ----------
+    probabilities, hierarchy, classes, temperature : as for `roll_up`
+    labels : the class of each image, by id or name
+    """
+    levels, values = _read(probabilities, hierarchy, classes, temperature)
+    if len(labels) != len(values):
+        raise HCEPError(f"labels must be one per row of probabilities, {len(values):,}; got {len(labels):,}")
+    place = {int(synset): c for c, synset in enumerate(levels.own)}
+    own = [place.get(hierarchy.index(hierarchy.find(str(label)))) for label in labels]
+    if None in own:
+        raise HCEPError(f"labels must be among the classes; {labels[own.index(None)]!r} is not one of them")
+    return levels.held_out(values, np.argmax(values, axis=1), np.array(own, dtype=np.intp))
+
+
+def _read(
+    probabilities: ArrayLike, hierarchy: Hierarchy, classes: Sequence[str] | None, temperature: float | None
+) -> tuple[Levels, Floats]:
+    """The levels of the classes and the checked probabilities, (n_images, n_classes)."""
+    values = np.asarray(probabilities, dtype=np.float64)
+    labels = list(hierarchy.leaves if classes is None else map(str, classes))
+    if values.ndim != 2 or values.shape[1] != len(labels):
+        expected = "the number of leaves of the hierarchy" if classes is None else "the number of classes"
+        raise HCEPError(f"probabilities must have {len(labels):,} columns, {expected}; got shape {values.shape}")
+    if not np.isfinite(values).all():
+        raise HCEPError("probabilities must be finite numbers; replace classes without a score by 0")
+    if temperature is not None:
+        values = _softmax(values, temperature)
+    if (values < 0.0).any() or (values.sum(axis=1) > 1.0 + ROUNDING).any():
+        raise HCEPError(
+            "probabilities must be at least 0, and rows must add up to at most 1; "
+            "for logits, pass temperature=1.0, or the temperature they were calibrated with"
+        )
+    own = hierarchy.own_leaves
+    leaves = [own.get(label) or hierarchy.find(label) for label in labels]
+    if len(set(leaves)) < len(leaves):
+        twice = next(leaf for i, leaf in enumerate(leaves) if leaf in leaves[:i])
+        raise HCEPError(f"classes must be different concepts; {twice!r} is there twice")
+    return Levels.of(hierarchy, leaves), values
+
+
+def _softmax(logits: Floats, temperature: float) -> Floats:
+    if not (is_number(temperature) and temperature > 0.0):
+        raise HCEPError(f"temperature must be a number above 0, got {temperature!r}")
+    scaled = logits / temperature
+    odds = np.exp(scaled - scaled.max(axis=1, keepdims=True))
+    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
