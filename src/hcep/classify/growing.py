@@ -72,14 +72,14 @@ def moved(graph: Hierarchy, synset: str, parent: str) -> Hierarchy:
 
 def renamed(graph: Hierarchy, synset: str, name: str) -> Hierarchy:
     """The hierarchy with another display name for a synset, in the same order: a linear head relies on that."""
-    ids, parents, names, merged, own_leaf = graph._state()
+    ids, parents, names, merged, *rest = graph._state()
     chains = {s: tuple((one, name if one == synset else n) for one, n in chain) for s, chain in merged.items()}
-    return Hierarchy(ids, parents, {**names, synset: name}, chains, own_leaf)
+    return Hierarchy(ids, parents, {**names, synset: name}, chains, *rest)
 
 
 def unmerged(graph: Hierarchy) -> Hierarchy:
     """The hierarchy with chains that were merged as concepts of their own again, so that classes can go between."""
-    ids, parents, names, merged, own_leaf = graph._state()
+    ids, parents, names, merged, *rest = graph._state()
     if not merged:
         return graph
     ids, names = list(ids), dict(names)
@@ -91,4 +91,4 @@ def unmerged(graph: Hierarchy) -> Hierarchy:
             parents.append(above)
             above = [len(ids) - 1]
         parents[at] = above
-    return Hierarchy(ids, parents, names, None, own_leaf)
+    return Hierarchy(ids, parents, names, None, *rest)

@@ -122,9 +122,10 @@ def branch(hierarchy: Hierarchy, root: str) -> Hierarchy:
     below = hierarchy.descendants(top)
     if not below:
         raise HierarchyError(f"root {root!r} has no concepts below it; give an inner concept")
-    inside = {top, *below}
-    edges = [(parent, child) for child in below for parent in hierarchy.parents(child) if parent in inside]
-    return Hierarchy.from_edges(edges, {s: hierarchy.name(s) for s in inside}, root=top)
+    place = {synset: i for i, synset in enumerate((top, *below))}
+    parents = [[place[p] for p in hierarchy.parents(s) if p in place] if s != top else [] for s in place]
+    names, merged = {s: hierarchy.name(s) for s in place}, {s: hierarchy.merged(s) for s in place}
+    return Hierarchy(list(place), parents, names, merged, hierarchy.own_leaves, hierarchy.ranks)
 
 
 def match_classes(hierarchy: Hierarchy, classes: Iterable[str]) -> tuple[Hierarchy, tuple[str, ...]]:
@@ -170,7 +171,8 @@ def with_ids(hierarchy: Hierarchy, ids: Mapping[str, str]) -> Hierarchy:
     names = {new[s]: hierarchy.name(s) for s in hierarchy}
     merged = {new[s]: hierarchy.merged(s) for s in hierarchy}
     own_leaves = {new.get(c, c): new[leaf] for c, leaf in hierarchy.own_leaves.items()}
-    return Hierarchy(list(new.values()), parents, names, merged, own_leaves)
+    ranks = {new.get(s, s): rank for s, rank in hierarchy.ranks.items()}
+    return Hierarchy(list(new.values()), parents, names, merged, own_leaves, ranks)
 
 
 def named_as_ids(hierarchy: Hierarchy, keep: Iterable[str]) -> Hierarchy:

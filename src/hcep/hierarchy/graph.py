@@ -63,6 +63,7 @@ class Hierarchy:
     _merged: dict[str, Merged]
     _own_leaf: dict[str, str]
     _class_of: dict[str, str]
+    _ranks: dict[str, str]
 
     def __init__(
         self,
@@ -71,17 +72,20 @@ class Hierarchy:
         names: Mapping[str, str],
         merged: Mapping[str, Merged] | None = None,
         own_leaf: Mapping[str, str] | None = None,
+        ranks: Mapping[str, str] | None = None,
     ) -> None:
         # Trusted arguments: `parents` are positions in `ids`, one root. Users come in through from_edges.
         levels = longest_levels(ids, parents)
         order = sorted(range(len(ids)), key=levels.__getitem__)  # stable: ties stay in order of appearance
-        rank = np.empty(len(ids), dtype=np.int32)
-        rank[order] = np.arange(len(ids), dtype=np.int32)
+        place = np.empty(len(ids), dtype=np.int32)
+        place[order] = np.arange(len(ids), dtype=np.int32)
         n_parents = np.array([len(parents[i]) for i in order], dtype=np.int32)
-        parent_index = rank[np.array([p for i in order for p in parents[i]], dtype=np.intp)]
+        parent_index = place[np.array([p for i in order for p in parents[i]], dtype=np.intp)]
         child = np.repeat(np.arange(len(ids), dtype=np.int32), n_parents)
         index = {ids[i]: k for k, i in enumerate(order)}
         own = {c: s for c, s in (own_leaf or {}).items() if s in index and c != s}
+        chains = {s: m for s, m in (merged or {}).items() if s in index and m}
+        known = {*index, *(s for chain in chains.values() for s, _ in chain)}  # merged concepts keep their rank
         self.__dict__.update(
             ids=tuple(index),
             levels=_frozen(np.array([levels[i] for i in order], dtype=np.int32)),
@@ -91,9 +95,10 @@ class Hierarchy:
             child_index=_frozen(child[np.lexsort((child, parent_index))]),
             _index=index,
             _names={s: n for s, n in names.items() if s in index and n != s},
-            _merged={s: m for s, m in (merged or {}).items() if s in index and m},
+            _merged=chains,
             _own_leaf=own,
             _class_of={leaf: label for label, leaf in own.items()},
+            _ranks={s: rank for s, rank in (ranks or {}).items() if s in known},
         )
 
     @classmethod
@@ -249,6 +254,42 @@ class Hierarchy:
         """The (id, name) pairs that `collapse` merged into a synset, highest first."""
         return self._merged.get(self.ids[self.index(synset)], ())
 
+    def rank(self, synset: str) -> str | None:
+        """The rank of a synset, such as "family", or of one that was merged; None if it has no rank."""
+        if synset in self._ranks:
+            return self._ranks[synset]
+        return self._ranks.get(self.class_of(synset))
+
+    @property
+    def ranks(self) -> Mapping[str, str]:
+        """The rank of every concept that has one, also of those that `collapse` merged; the highest ranks first."""
+        return MappingProxyType(self._ranks)
+
+    @property
+    def rank_names(self) -> tuple[str, ...]:
+        """The ranks, such as ``("kingdom", ..., "species")``, the highest first; empty if there are none."""
+        return tuple(dict.fromkeys(self._ranks.values()))
+
+    def with_ranks(self, ranks: Mapping[str, str]) -> Hierarchy:
+        """Give concepts a rank, such as "family", by their ids; other concepts have none.
+
+        The order of the ranks is that in which they first appear here: give the concepts of the highest rank first.
+
+        >>> h = Hierarchy.from_edges([("animal", "Felidae"), ("Felidae", "Lynx"), ("animal", "Canidae")])
+        >>> h = h.with_ranks({"Felidae": "family", "Canidae": "family", "Lynx": "genus"})
+        >>> h.rank("Lynx"), h.rank("animal"), h.rank_names
+        ('genus', None, ('family', 'genus'))
+        """
+        known = {*self, *(merged for chain in self._merged.values() for merged, _ in chain)}
+        for synset, rank in ranks.items():
+            if synset not in known:
+                close = near_matches(synset, known)
+                raise HierarchyError(f"ranks: {quoted([synset])} is not a concept of this hierarchy.{close}")
+            if not isinstance(rank, str) or not rank.strip():
+                raise HierarchyError(f"the rank of concept {synset!r} must be a word such as 'family', got {rank!r}")
+        ids, parents, names, merged, own_leaf, _ = self._state()
+        return Hierarchy(ids, parents, names, merged, own_leaf, ranks)
+
     def leaf_of(self, label: str) -> str:
         """The leaf of a class: the class itself, or its own leaf if it is an inner synset."""
         if label in self._own_leaf:
@@ -288,7 +329,7 @@ class Hierarchy:
             parents.append([self._index[c]])
             names[leaf] = f"{self.name(c)} (itself)"
             own_leaf[c] = leaf
-        return Hierarchy(ids, parents, names, self._merged, own_leaf)
+        return Hierarchy(ids, parents, names, self._merged, own_leaf, self._ranks)
 
     def restrict(self, leaves: Iterable[str]) -> Hierarchy:
         """Keep some classes and everything above them.
@@ -357,7 +398,7 @@ class Hierarchy:
             parent = choose(above, key=length.__getitem__)
             length[i] = length[parent] + 1
             parents.append([parent])
-        tree = Hierarchy(self.ids, parents, self._names, self._merged, self._own_leaf)
+        tree = Hierarchy(self.ids, parents, self._names, self._merged, self._own_leaf, self._ranks)
         return tree.restrict(self.class_of(leaf) for leaf in self.leaves)
 
     def to_json(self, path: str | Path | None = None) -> str:
@@ -376,11 +417,11 @@ class Hierarchy:
         parents = [[place[parent] for parent in dict.fromkeys(synset.parents)] for synset in record.synsets]
         names = {synset.id: synset.name for synset in record.synsets if synset.name is not None}
         merged = {synset.id: tuple(synset.merged) for synset in record.synsets}
-        return cls(list(place), parents, names, merged, record.classes)
+        return cls(list(place), parents, names, merged, record.classes).with_ranks(record.ranks)
 
     @classmethod
     def from_networkx(cls, graph: Any, *, root: str | None = None) -> Hierarchy:
-        """Build a hierarchy from a networkx DiGraph: edges from parent to child, names in the attribute ``name``."""
+        """Build a hierarchy from a networkx DiGraph: edges from parent to child, attributes ``name`` and ``rank``."""
         if not hasattr(graph, "is_directed") or not graph.is_directed():
             expected = "expected a directed networkx graph with edges from parent to child"
             raise HierarchyError(f"{expected}, got {type(graph).__name__}")
@@ -390,13 +431,17 @@ class Hierarchy:
         # By child, in the order of a hierarchy's synsets: a graph from to_networkx gives the same hierarchy.
         edges = [(parent, child) for child in graph.nodes for parent in graph.predecessors(child)]
         names = {node: str(name) for node, name in graph.nodes(data="name") if name is not None}
-        return cls.from_edges(edges, names, root=root)
+        ranks = {node: rank for node, rank in graph.nodes(data="rank") if rank is not None}
+        return cls.from_edges(edges, names, root=root).with_ranks(ranks)
 
     def to_networkx(self) -> Any:
         """The hierarchy as a networkx DiGraph in index order, without merged chains and inner classes."""
         graph = require("networkx", "formats", "a networkx graph").DiGraph()
         graph.add_nodes_from((synset, {"name": self.name(synset)}) for synset in self)
         graph.add_edges_from((parent, child) for child in self for parent in self.parents(child))
+        for synset in self:
+            if rank := self._ranks.get(synset):
+                graph.nodes[synset]["rank"] = rank
         return graph
 
     def format_tree(self, max_depth: int | None = None, max_children: int | None = None) -> str:
@@ -444,7 +489,7 @@ class Hierarchy:
         return Hierarchy, self._state()
 
     def _state(self) -> tuple[Any, ...]:
-        return self.ids, self._parent_lists(), self._names, self._merged, self._own_leaf
+        return self.ids, self._parent_lists(), self._names, self._merged, self._own_leaf, self._ranks
 
     def _ids(self, indices: Iterable[int]) -> tuple[str, ...]:
         return tuple(self.ids[i] for i in indices)
@@ -465,7 +510,8 @@ class Hierarchy:
         """The hierarchy of some of the synsets, with the parents of each."""
         place = {i: k for k, i in enumerate(kept)}
         rows = [[place[p] for p in parents[i]] for i in kept]
-        return Hierarchy(self._ids(kept), rows, self._names, {**self._merged, **(merged or {})}, self._own_leaf)
+        chains = {**self._merged, **(merged or {})}
+        return Hierarchy(self._ids(kept), rows, self._names, chains, self._own_leaf, self._ranks)
 
 
 def _row(pointer: NDArray[np.int32], index: NDArray[np.int32], i: int) -> list[int]:

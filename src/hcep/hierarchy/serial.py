@@ -31,6 +31,7 @@ class HierarchyRecord(Struct):
     root: str
     synsets: list[Synset]
     classes: dict[str, str] = {}
+    ranks: dict[str, str] = {}
 
 
 def dumps(hierarchy: "Hierarchy") -> str:
@@ -41,7 +42,14 @@ def dumps(hierarchy: "Hierarchy") -> str:
         record = {"id": synset, "name": name if name != synset else None, "parents": above, "merged": merged}
         fields = {key: value for key, value in record.items() if value not in (None, ())}
         lines.append("    " + json.dumps(fields, ensure_ascii=False))
-    head = {"format": FORMAT, "version": VERSION, "root": hierarchy.root, "classes": dict(hierarchy.own_leaves)}
+    head: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "root": hierarchy.root,
+        "classes": dict(hierarchy.own_leaves),
+    }
+    if hierarchy.ranks:
+        head["ranks"] = dict(hierarchy.ranks)
     opening = json.dumps(head, ensure_ascii=False, indent=2).removesuffix("\n}")
     return opening + ',\n  "synsets": [\n' + ",\n".join(lines) + "\n  ]\n}\n"
 

@@ -22,6 +22,7 @@ class WorkingCopy:
         self.names = {synset: hierarchy.name(synset) for synset in hierarchy}
         self.merged = {synset: hierarchy.merged(synset) for synset in hierarchy}
         self.own_leaves = dict(hierarchy.own_leaves)
+        self.ranks = hierarchy.ranks
         self.classes = {c for c in class_ids(hierarchy, classes).values() if c in hierarchy or c in self.own_leaves}
         self._class_of = {leaf: c for c, leaf in self.own_leaves.items()}
         self._emptied: list[str] = []
@@ -115,7 +116,7 @@ class WorkingCopy:
     def hierarchy(self) -> Hierarchy:
         place = {synset: i for i, synset in enumerate(self.parents)}
         parents = [[place[p] for p in above] for above in self.parents.values()]
-        return Hierarchy(list(self.parents), parents, self.names, self.merged, self.own_leaves)
+        return Hierarchy(list(self.parents), parents, self.names, self.merged, self.own_leaves, self.ranks)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from hcep.errors import HierarchyError, near_matches, quoted
 
-ALL = ("ids", "names", "parents", "order", "merged", "classes")
+ALL = ("ids", "names", "parents", "order", "merged", "classes", "ranks")
 GRAPH = ("ids", "names", "parents")
 ALWAYS = ("root", "encoding", "max_bytes", "timeout")  # options of every reader
 
@@ -27,7 +27,7 @@ class Format:
     does : "reads", "writes" or both
     keeps : what the format can hold: ``ids``, ``names``, ``parents`` (more than one), ``order`` (the index of each
         concept, and so of a dictionary's atoms), ``merged`` (chains that `collapse` merged), ``classes`` (classes that
-        are inner concepts)
+        are inner concepts), ``ranks``
     about : one line for users
     """
 
@@ -64,7 +64,7 @@ class Format:
 NEXUS = (".nex", ".nexus", ".nxs")
 NEWICK = (".nwk", ".newick", ".tre", ".tree", ".new", *NEXUS, ".treefile", ".nw", ".nh", ".nhx", ".trees")
 _BOTH = "reads, writes"
-_NAMES, _ROWS = ("names", "parents"), (*GRAPH, "order")
+_NAMES, _ROWS = ("names", "parents"), (*GRAPH, "order", "ranks")
 FORMATS: dict[str, Format] = {
     row[0]: Format(*row)
     for row in (

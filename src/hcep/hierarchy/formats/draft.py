@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
@@ -77,8 +78,8 @@ class Draft:
         branch.name = branch.name if name is None else name
         return known
 
-    def hierarchy(self) -> Hierarchy:
-        """The finished hierarchy; several roots are joined under a virtual one."""
+    def hierarchy(self, ranks: Mapping[int, str] | None = None) -> Hierarchy:
+        """The finished hierarchy, with the ranks of some branches; several roots are joined under a virtual one."""
         if len(self.branches) < 2:
             what = "no concept" if not self.branches else f"a single concept, {self.branches[0].label!r}"
             raise self.source.fail(f"has {what}; expected a root with concepts below it")
@@ -95,7 +96,7 @@ class Draft:
         above = [[ids[p] for p in b.parents] or [virtual_root(ids)] * joined for b in self.branches]
         edges = [(p, synset) for synset, parents in zip(ids, above, strict=True) for p in parents[:1]]
         edges += [(p, synset) for synset, parents in zip(ids, above, strict=True) for p in parents[1:]]
-        return Hierarchy.from_edges(edges, names)
+        return Hierarchy.from_edges(edges, names).with_ranks({ids[i]: rank for i, rank in (ranks or {}).items()})
 
     def _refuse_repeated(self, label: str, parent: int | None, line: int | None) -> None:
         again = self._below.get((parent, label))

@@ -32,6 +32,9 @@ NAMES, KEYS = frozenset(NAME_ORDER) - {"species"}, frozenset(("id", "ids", "key"
 LOWEST, REST, SUMS = frozenset(_WORDS["lowest"]), frozenset(_WORDS["rest"]), frozenset(_WORDS["sums"])
 #: Words in the name of a column that make it a level, even if it has as many different cells as the one above.
 LEVEL_WORDS = HEADER_WORDS - IDENTITY - ABOUT - {"parent", "child", "source", "target", "coarse", "fine"}
+#: Names of a column with the rank of each concept, and the cells that stand for no rank.
+RANK_COLUMNS = ("rank", "taxon rank", "taxonrank", "taxonomic rank")
+NO_RANK = frozenset(("", "no rank", "norank", "unranked", "clade"))
 NUMBERED = re.compile(r"(level|tier|niveau|nivel|ebene|stufe|layer|category|cat|kategorie|categoria|l|lvl)[ _-]?(\d+)")
 PARENT = re.compile(
     r"parents?\b.*|.*\bparent|source|superclass|broader|hypernym|subclass of|sub class of|is a|supertype"

@@ -28,6 +28,8 @@ class Shape:
     #: Whether the header decided; otherwise the cells did.
     known: bool = True
     notes: list[str] = field(default_factory=list)
+    #: The column of an edge list that has the rank of each child.
+    rank: int | None = None
 
     def cells(self, row: list[str]) -> list[str]:
         return [row[i] if i < len(row) else "" for i in self.columns]
@@ -161,19 +163,27 @@ class ShapeFinder:
         parent, child = pair
         rest = [i for i in range(self.width) if i not in pair]
         # Columns that have names by their title: an ``acceptedNameUsageID`` does not, nor does an empty column.
+        rank = next((i for i in rest if self.has_header and self._has_ranks(i)), None)
+        rest = [i for i in rest if i != rank]
         own = {i: self._words(i) for i in rest if not words.PARENT.fullmatch(words.plain(self.names[i]))}
         named = [i for i in own if own[i] & words.NAMES and not own[i] & words.KEYS and any(self.columns[i])]
         named.sort(key=lambda i: min(words.NAME_ORDER.index(word) for word in own[i] & words.NAMES))
         plain = not self.has_header or words.is_edge_header(self.first)
-        only = [i for i in rest if self.width == 3 and (plain or self._words(i) & words.IDENTITY)]
+        only = [i for i in rest if len(rest) == 1 and (plain or self._words(i) & words.IDENTITY)]
         only = [i for i in only if not _all_numeric(self.columns[i])]
         only = [i for i in only if len(self._set(i)) > 1 or len(self._filled(i)) < 3]  # a relation is not a name
-        return self._shape("edges", (parent, child, *(named or only)[:1]), known)
+        return self._shape("edges", (parent, child, *(named or only)[:1]), known, rank)
 
-    def _shape(self, kind: Literal["edges", "levels"], columns: Sequence[int], known: bool) -> Shape:
-        unused = [self.names[i] for i in range(self.width) if i not in columns and any(self.columns[i])]
+    def _has_ranks(self, column: int) -> bool:
+        return words.plain(self.names[column]) in words.RANK_COLUMNS and not _all_numeric(self.columns[column])
+
+    def _shape(
+        self, kind: Literal["edges", "levels"], columns: Sequence[int], known: bool, rank: int | None = None
+    ) -> Shape:
+        used = (*columns, rank)
+        unused = [self.names[i] for i in range(self.width) if i not in used and any(self.columns[i])]
         notes = [f"columns that were ignored: {quoted(unused, 9)}"] if unused else []
-        return Shape(kind, self.names, self.rows, tuple(columns), known, notes)
+        return Shape(kind, self.names, self.rows, tuple(columns), known, notes, rank)
 
     def _levels_by_header(self, known: list[int], text: list[int]) -> Shape:
         """The columns that are levels by name, and columns between or beside them that are levels by their cells."""

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from hcep.errors import HierarchyError, counted, quoted
-from hcep.hierarchy.edges import with_lone_tops
+from hcep.hierarchy.edges import find_cycles, longest_levels, with_lone_tops
 from hcep.hierarchy.formats import breadcrumbs, table_file as words
 from hcep.hierarchy.formats.draft import Draft
 from hcep.hierarchy.formats.source import Source
@@ -20,7 +20,6 @@ from hcep.hierarchy.formats.table_file import DELIMITERS, Row, Table, read_table
 from hcep.hierarchy.formats.table_shape import Shape, ShapeFinder, chosen_columns
 from hcep.hierarchy.graph import Hierarchy
 
-HEADER = ("parent", "child", "name")
 #: Names of a column with the depth of each row.
 DEPTHS = ("level", "depth", "ebene", "tier", "niveau", "nivel", "stufe", "indent", "hierarchy level", "lvl")
 DEPTH = re.compile(r"(?:level|tier|ebene|niveau|nivel|stufe|lvl|l)?[ _-]?(\d+)", re.IGNORECASE)
@@ -120,8 +119,12 @@ def _shape(
     is_header = header if header is not None else {parent, child} <= set(names) or not (parent + child).isdecimal()
     names = [*names, *[""] * (table.width - len(names))] if is_header else table.numbered
     pair = chosen_columns(source, names, (parent, child))
-    other = [i for i, title in enumerate(names) if i not in pair and (title.casefold() == "name" or table.width == 3)]
-    return Shape("edges", names, table.rows[is_header:], (*pair, *other[:1]))
+    rank = next(
+        (i for i, title in enumerate(names) if i not in pair and words.plain(title) in words.RANK_COLUMNS), None
+    )
+    rest = [i for i in range(len(names)) if i not in (*pair, rank)]
+    other = [i for i in rest if names[i].casefold() == "name" or len(rest) == 1]
+    return Shape("edges", names, table.rows[is_header:], (*pair, *other[:1]), rank=rank)
 
 
 def is_clearly(source: Source, table: Table, mark: str) -> bool:
@@ -152,10 +155,16 @@ def write(hierarchy: Hierarchy, format: str) -> str:
     """Write children in index order, each with its first parent first, so that reading gives the same DAG."""
     lines = io.StringIO()
     writer = csv.writer(lines, delimiter=DELIMITERS[format])
-    width = 2 + any(hierarchy.name(synset) != synset for synset in hierarchy)  # names only if they differ from ids
-    writer.writerow(HEADER[:width])
+    has_names = any(hierarchy.name(synset) != synset for synset in hierarchy)  # names only if they differ from ids
+    ranks = {synset: hierarchy.ranks.get(synset, "") for synset in hierarchy}
+
+    def row(parent: str, child: str) -> list[str]:
+        return [parent, child, *[hierarchy.name(child)] * has_names, *[ranks[child]] * any_rank]
+
+    any_rank = any(ranks.values())
+    writer.writerow(["parent", "child", *["name"] * has_names, *["rank"] * any_rank])
     for synset in hierarchy:
-        for text in (synset, hierarchy.name(synset)):
+        for text in (synset, hierarchy.name(synset), ranks[synset] or synset):
             if text != text.strip() or not text:
                 raise HierarchyError(
                     f"{format} cannot hold {text!r} of concept {synset!r}: a cell cannot be empty or have spaces at "
@@ -163,10 +172,10 @@ def write(hierarchy: Hierarchy, format: str) -> str:
                 )
         if synset.startswith("#"):
             raise HierarchyError(f"{format} cannot hold concept {synset!r}: its line would be a comment; write .json")
-    if hierarchy.name(hierarchy.root) != hierarchy.root:
-        writer.writerow(("", hierarchy.root, hierarchy.name(hierarchy.root)))
+    if hierarchy.name(hierarchy.root) != hierarchy.root or ranks[hierarchy.root]:
+        writer.writerow(row("", hierarchy.root))
     for child in hierarchy.ids[1:]:
-        writer.writerows((parent, child, hierarchy.name(child))[:width] for parent in hierarchy.parents(child))
+        writer.writerows(row(parent, child) for parent in hierarchy.parents(child))
     return lines.getvalue()
 
 
@@ -220,7 +229,35 @@ def _edges(source: Source, shape: Shape) -> Hierarchy:
         f"at the top, without children: {quoted(lone)}": lone,
     }
     source.notes += [*shape.notes, *(note for note, things in remarks.items() if things)]
-    return Hierarchy.from_edges(with_lone_tops(edges, lone), names)
+    return _ranked(source, shape, Hierarchy.from_edges(with_lone_tops(edges, lone), names))
+
+
+def _ranked(source: Source, shape: Shape, hierarchy: Hierarchy) -> Hierarchy:
+    """The hierarchy with the ranks of an edge list, unless its cells cannot be ranks.
+
+    Ranks have an order: a genus is never above a family, nor below another genus. Cells without one are something else,
+    such as how common a species is.
+    """
+    cells = {} if shape.rank is None else {row[shape.columns[1]]: row[shape.rank] for _, row in _padded(shape)}
+    ranks = {s: cell for s, cell in cells.items() if s in hierarchy and cell.casefold() not in words.NO_RANK}
+    above: dict[str, set[str]] = {}  # the nearest ranks above each concept
+    for synset in hierarchy:
+        parents = hierarchy.parents(synset)
+        above[synset] = {r for p in parents for r in ([ranks[p]] if p in ranks else above[p])}
+    pairs = list(dict.fromkeys((upper, rank) for s, rank in ranks.items() for upper in above[s]))
+    cycle = next(find_cycles(pairs), None)
+    if cycle:
+        title = shape.names[shape.rank or 0]
+        source.notes.append(f"column {title!r} not read as ranks: {cycle[0]!r} stands above and below {cycle[-1]!r}")
+        return hierarchy
+    names = list(dict.fromkeys(ranks.values()))
+    upper_of = {rank: [names.index(upper) for upper, lower in pairs if lower == rank] for rank in names}
+    order = dict(zip(names, longest_levels(names, list(upper_of.values())), strict=True))
+    return hierarchy.with_ranks(dict(sorted(ranks.items(), key=lambda pair: order[pair[1]])))
+
+
+def _padded(shape: Shape) -> list[Row]:
+    return [(line, [*cells, *[""] * (len(shape.names) - len(cells))]) for line, cells in shape.rows]
 
 
 def _names_parents(table: Table) -> bool:
@@ -277,9 +314,10 @@ def _levels(
     draft = Draft(source, "qualify")
     seen: set[tuple[str, ...]] = set()
     n_again = 0
+    columns: dict[int, set[int]] = {}  # the levels at which each branch appears
     for (line, cells), path in zip(shape.rows, _completed(source, shape, blank), strict=True):
         own = [cells[c] if c is not None and c < len(cells) else "" for c in (id_column, name_column)]
-        labels = [cell for cell in path if cell]
+        labels, levels = [cell for cell in path if cell], [i for i, cell in enumerate(path) if cell]
         if not labels:
             raise source.fail(f"a row has no value in any of the levels {quoted(shape.titles, 9)}", line)
         dated = [cell for cell in labels if cell in table.dates]
@@ -291,15 +329,33 @@ def _levels(
         n_again += (*labels, *own) in seen
         seen.add((*labels, *own))
         parent = None
-        for label in labels[:-1]:
+        for label, level in zip(labels[:-1], levels[:-1], strict=True):
             parent = draft.add(label, parent, line=line, same=True)
+            columns.setdefault(parent, set()).add(level)
         display = own[1] or (labels[-1] if leaf else None)
-        draft.add(own[0] if leaf else labels[-1], parent, name=display, line=line, same=True)
+        last = draft.add(own[0] if leaf else labels[-1], parent, name=display, line=line, same=True)
+        columns.setdefault(last, set()).add(levels[-1])
     source.understood = f"level columns {' > '.join(shape.titles)}"
     if not shape.known:
         source.otherwise = "decided by its cells; if it is an edge list, pass -O parent=COLUMN -O child=COLUMN"
     source.notes += [*shape.notes, *([f"skipped: {counted(n_again, 'row')} repeated"] if n_again else [])]
-    return draft.hierarchy()
+    return draft.hierarchy(_ranks_of(shape, table, columns))
+
+
+def _ranks_of(shape: Shape, table: Table, columns: dict[int, set[int]]) -> dict[int, str]:
+    """The rank of each branch, the highest first: the title of its level column.
+
+    A column without a title gives no rank, nor does one whose title says what its cells are (a name, a label), nor two
+    columns in which the same concept appears.
+    """
+    untitled = set(table.numbered)
+    titles = {
+        i: title
+        for i, title in enumerate(shape.titles)
+        if title not in untitled and not set(words.plain(title).split()) & (words.IDENTITY | words.ABOUT)
+    }
+    single = sorted((min(levels), branch) for branch, levels in columns.items() if len(levels) == 1)
+    return {branch: titles[level] for level, branch in single if level in titles}
 
 
 def _completed(source: Source, shape: Shape, blank: str | None) -> list[list[str]]:

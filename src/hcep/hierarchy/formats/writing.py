@@ -81,6 +81,7 @@ def detail_losses(format: Format, hierarchy: Hierarchy) -> tuple[str, ...]:
     lost = [
         ("ids", n_renamed, f"names kept, ids lost ({counted(n_renamed, 'concept')}){shared}"),
         ("merged", len(merged), f"the names merged into {counted(len(merged), 'concept')} are lost ({chains})"),
+        ("ranks", len(hierarchy.ranks), f"the ranks of {counted(len(hierarchy.ranks), 'concept')} are lost"),
         ("classes", n_own, f"the own leaf of {counted(n_own, 'inner class')} becomes a plain leaf: its class is lost"),
     ]
     losses = [text for part, n, text in lost if n and part not in format.keeps]
