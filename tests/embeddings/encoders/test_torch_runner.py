@@ -21,7 +21,7 @@ def no_gpu(monkeypatch):
 
 
 def choice(device=None, precision=None):
-    runner = TorchRunner.choose(device, precision, "timm")
+    runner = TorchRunner.choose(device, precision)
     return str(runner.device), runner.precision
 
 
@@ -49,7 +49,7 @@ def test_with_a_gpu(a_gpu):
 )
 def test_impossible_choices(no_gpu, device, precision, message):
     with pytest.raises(HCEPError, match=message):
-        TorchRunner.choose(device, precision, "timm")
+        TorchRunner.choose(device, precision)
 
 
 @pytest.mark.parametrize(("precision", "calls"), [("fp32", []), ("fp16", [torch.float16]), ("bf16", [torch.bfloat16])])
@@ -69,7 +69,7 @@ def test_autocast_is_for_less_than_full_precision(monkeypatch, precision, calls)
 
 
 def test_a_run_needs_no_gradients_and_sets_evaluation_mode():
-    runner = TorchRunner.choose("cpu", None, "timm")
+    runner = TorchRunner.choose("cpu", None)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout(0.5), torch.nn.Linear(12, 2).half())
     encoder = torch_encoder("tiny", runner, model, model, preprocessing=Preprocessing(size=2), architecture="")
     assert not model.training

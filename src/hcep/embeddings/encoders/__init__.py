@@ -9,9 +9,9 @@
 ``function:package.module:attribute``     a Python function of a batch
 ========================================  ==========================================================
 
-An adapter is a module with ``load(model, *, device, precision, preprocessing, …) -> Encoder``. To add one, write it
-beside this module and list it here. `FunctionEncoder` makes an encoder from a function, and
-`torch_runner.torch_encoder` from a torch module.
+An adapter is a module with ``load(model, *, device, precision, preprocessing, …) -> Encoder``; if torch is among its
+packages, with ``load(model, runner, preprocessing, *, …)``. To add one, write it beside this module and list it here.
+`FunctionEncoder` makes an encoder from a function, and `torch_runner.torch_encoder` from a torch module.
 """
 
 import inspect
@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hcep._checks import install_command, is_installed
+from hcep._checks import install_command, is_installed, require
 from hcep.embeddings.encoders.function import FunctionEncoder, ImageFunction
 from hcep.embeddings.encoders.hub import HubUnreachableError as HubUnreachableError
 from hcep.embeddings.preprocessing import PreprocessingLike
@@ -65,6 +65,8 @@ class EncoderInfo(NamedTuple):
         return install_command(self.extra) if self.extra else ""
 
 
+#: Options of all sources.
+SHARED = ("device", "precision", "preprocessing")
 #: The encoder of photos if none is named.
 DEFAULT = "efficientnet-lite2"
 
@@ -136,9 +138,16 @@ def load_encoder(
         )
     if bool(model) != (":" in SOURCES[source].example):
         raise HCEPError(f"encoder {name!r}: expected a name such as {SOURCES[source].example!r}")
-    load: Callable[..., Encoder] = import_module(f"{__name__}.{SOURCES[source].adapter}").load
+    info = SOURCES[source]
+    load: Callable[..., Encoder] = import_module(f"{__name__}.{info.adapter}").load
     _check_options(name, load, options)
-    return load(model or source, device=device, precision=precision, preprocessing=preprocessing, **options)
+    if "torch" not in info.packages:
+        return load(model or source, device=device, precision=precision, preprocessing=preprocessing, **options)
+    from hcep.embeddings.encoders.torch_runner import TorchRunner
+
+    for package in info.packages:
+        require(package, info.extra, "this encoder")
+    return load(model, TorchRunner.choose(device, precision), preprocessing, **options)
 
 
 def absolute_name(name: str) -> str:
@@ -149,7 +158,8 @@ def absolute_name(name: str) -> str:
 
 
 def _check_options(name: str, load: Callable[..., Any], options: dict[str, Any]) -> None:
-    known = [p.name for p in inspect.signature(load).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    own = [p.name for p in inspect.signature(load).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    known = list(dict.fromkeys([*(() if load is FunctionEncoder else SHARED), *own]))
     for option in options:
         if option not in known:
             raise HCEPError(

@@ -1,36 +1,25 @@
 """CLIP and SigLIP from open_clip: ``open_clip:ViT-L-14/openai``, a checkpoint, a folder or a hub repository."""
 
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from hcep._checks import require
 from hcep.embeddings.encoders import torch_runner
 from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading, quiet_root_logger
 from hcep.embeddings.preprocessing import Preprocessing, PreprocessingLike, as_preprocessing
 from hcep.errors import HCEPError, near_matches, quoted
 
-_EXTRA = "open-clip"
-
 
 def load(
-    model: str,
-    *,
-    device: str | None = None,
-    precision: str | None = None,
-    preprocessing: PreprocessingLike | None = None,
+    model: str, runner: torch_runner.TorchRunner, preprocessing: PreprocessingLike | None = None
 ) -> FunctionEncoder:
     """Load an open_clip model; vectors are its image and text embeddings, which are not normalised.
 
-    Parameters
-    ----------
-    model : str
-        ``architecture/tag``, ``architecture/path-of-checkpoint``, ``local-dir:folder`` or ``hf-hub:owner/model``.
-    device, precision, preprocessing : see `load_encoder`
+    A model is ``architecture/tag``, ``architecture/path-of-checkpoint``, ``local-dir:folder`` or ``hf-hub:owner/name``.
     """
-    open_clip = require("open_clip", _EXTRA, "this encoder")
-    runner = torch_runner.TorchRunner.choose(device, precision, _EXTRA)
+    open_clip: Any = import_module("open_clip")
     name = f"open_clip:{model}"
     architecture, weights = _parts(open_clip, model)
     quick_gelu = _trained_with_quick_gelu(open_clip, architecture, weights)

@@ -16,23 +16,11 @@ _EXTRA = "timm"
 _RESIZES = {"center": "shortest", "squash": "squash", "border": "longest"}
 
 
-def load(
-    model: str,
-    *,
-    device: str | None = None,
-    precision: str | None = None,
-    preprocessing: PreprocessingLike | None = None,
-) -> FunctionEncoder:
+def load(model: str, runner: TorchRunner, preprocessing: PreprocessingLike | None = None) -> FunctionEncoder:
     """Load a timm model without its classifier; a vector is the classifier's input.
 
-    Parameters
-    ----------
-    model : str
-        ``architecture.tag``, ``architecture/path-of-checkpoint``, ``local-dir:folder`` or ``hf-hub:owner/model``.
-    device, precision, preprocessing : see `load_encoder`
+    A model is ``architecture.tag``, ``architecture/path-of-checkpoint``, ``local-dir:folder`` or ``hf-hub:owner/name``.
     """
-    require("timm", _EXTRA, "this encoder")  # before torch, which may also be missing
-    runner = TorchRunner.choose(device, precision, _EXTRA)
     network = create(model)
     config = require("timm.data", _EXTRA, "this encoder").resolve_model_data_config(network)
     steps = as_preprocessing(preprocessing, _own_preprocessing(config))

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep._checks import require
 from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading
 from hcep.embeddings.preprocessing import Preprocessing
@@ -35,9 +34,10 @@ class TorchRunner:
     precision: str
 
     @classmethod
-    def choose(cls, device: str | None, precision: str | None, extra: str) -> "TorchRunner":
+    def choose(cls, device: str | None, precision: str | None) -> "TorchRunner":
         """Choose a device (CUDA by default, if there is one) and a precision ('fp16' on CUDA, otherwise 'fp32')."""
-        torch = require("torch", extra, "this encoder")
+        import torch
+
         try:
             chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         except RuntimeError as error:

@@ -1,6 +1,7 @@
 """CLIP and SigLIP from transformers: ``transformers:google/siglip-base-patch16-224`` or a folder."""
 
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -8,36 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from hcep._checks import require
 from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading
 from hcep.embeddings.encoders.torch_runner import Forward, TorchRunner, text_tower, tokens_map, torch_encoder
 from hcep.embeddings.preprocessing import Preprocessing, PreprocessingLike, as_preprocessing
 from hcep.errors import HCEPError
 
-_EXTRA = "transformers"
 # Configuration of either tower that determines a vector, besides the weights.
 _FACTS = ("model_type", "hidden_act", "layer_norm_eps", "num_attention_heads", "patch_size")
 
 
 def load(
-    model: str,
-    *,
-    device: str | None = None,
-    precision: str | None = None,
-    preprocessing: PreprocessingLike | None = None,
-    revision: str | None = None,
+    model: str, runner: TorchRunner, preprocessing: PreprocessingLike | None = None, *, revision: str | None = None
 ) -> FunctionEncoder:
     """Load a model with image embeddings (CLIP, SigLIP and similar ones); vectors are not normalised.
 
-    Parameters
-    ----------
-    model : folder, or ``owner/model`` on the hub
-    device, precision, preprocessing : see `load_encoder`
-    revision : branch, tag or commit on the hub
+    `model` is a folder, or ``owner/model`` on the hub, of which `revision` is a branch, tag or commit.
     """
-    transformers = require("transformers", _EXTRA, "this encoder")
-    runner = TorchRunner.choose(device, precision, _EXTRA)
+    transformers: Any = import_module("transformers")
     name = f"transformers:{model}"
     folder = Path(model).is_dir()
     where = {"local_files_only": folder, "revision": revision or "main"}
