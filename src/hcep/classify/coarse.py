@@ -635,14 +635,10 @@ class Teacher:
     def __call__(self, images: NDArray[Any], label: Index) -> sparse.csr_array:
         """Responsibilities of raw images, (n_images, n_classes); `label` is a position in `names` for each."""
         n_classes = self.sets.shape[1]
-        if not len(images):
-            return sparse.csr_array((0, n_classes))
+        parts = [self._of_block(images[part], label[part]) for part in blocks(0, len(images), n_classes)]
+        return sparse.csr_array(sparse.vstack([sparse.csr_array((0, n_classes)), *parts]))
+
+    def _of_block(self, images: NDArray[Any], label: Index) -> sparse.csr_array:
         new = CoarseImages(images, label, np.ones(len(images)), np.arange(len(images)), self.names, self.sets)
-        odds = []
-        for rows, classes in new.by_label:
-            scores = np.empty((len(rows), len(classes)))
-            for part in blocks(0, len(rows), n_classes):
-                probabilities = self.model.probabilities(images[rows[part]])[:, classes]
-                scores[part] = np.log(np.maximum(probabilities, np.finfo(np.float64).tiny))
-            odds.append(scores)
-        return _normalised(odds, new, self.habits)
+        scores = np.log(np.maximum(self.model.probabilities(images), np.finfo(np.float64).tiny))
+        return _normalised([scores[np.ix_(rows, classes)] for rows, classes in new.by_label], new, self.habits)
