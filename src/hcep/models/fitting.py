@@ -1,5 +1,6 @@
 """Fit a classifier and save it: on embeddings in memory, on a store that stays on disk, or on names of classes."""
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
@@ -35,6 +36,8 @@ TEXT_ANCHOR = 3.0
 IN_MEMORY = 10_000
 #: Images that metric, anchor, calibration and refinement are chosen on, in all or per class; images read at a time.
 SAMPLE, SAMPLE_PER_CLASS, BLOCK = 5_000, 20, 1024
+#: Passes over all images if some have labels above the classes. A third gains little.
+ROUNDS = 2
 #: Images and labels, block by block.
 Batches = Iterable[tuple[NDArray[Any], NDArray[Any]]]
 #: Maps a function of a part's number and batches over all parts.
@@ -151,7 +154,8 @@ def fit_in_parts(
 
     Images with a label above the classes are in the sample as well: as many as if they were of the classes below it.
     The fit to the sample decides whether they are used, as a fit in memory does. Then each of them counts for the
-    classes below its label by the probabilities of that model: one round, where a fit in memory has several.
+    classes below its label by the probabilities of that model and, in a second pass, of the model that results. In
+    contrast to a fit in memory an image is not left out of the means that it is compared with.
 
     Parameters
     ----------
@@ -168,29 +172,38 @@ def fit_in_parts(
     fitted, model.coarse_ = model.coarse_, None  # it knows of the images of the sample alone
     if fitted is not None and len(y) == sum(n for label, n in total.items() if meaning.n_classes[label]):
         return X, y  # the sample is everything, so that this is the fit in memory
-    leaves = dict(zip(map(str, model.classes_.tolist()), model._leaves.tolist(), strict=True))
+    is_taught = fitted is not None and fitted.used
+    for _ in range(ROUNDS if is_taught else 1):
+        _learn_from_all(model, meaning, total, each, is_taught)
+    return X, y
+
+
+def _learn_from_all(
+    model: HCEPClassifier, meaning: "_Meaning", total: Mapping[str, int], each: EachPart, is_taught: bool
+) -> None:
+    """Give a model that was fitted to a sample the means and the covariance of all images.
+
+    If `is_taught`, images whose label says a set count for its classes by the probabilities of the model as it is.
+    """
+    labels, leaves = list(map(str, model.classes_.tolist())), model._leaves.tolist()
+    leaf_of = dict(zip(labels, leaves, strict=True))
     second = model.shrinkage_ is not None
     options: dict[str, Any] = {"power": model.power_, "unit_norm": model.unit_norm, "second": second}
-    options["leaves"] = {label: leaves[own] for label, own in meaning.own.items()}
-    if fitted is not None and fitted.used:
-        options |= {"teacher": meaning.teacher(model), "sets": meaning.sets, "all_leaves": model._leaves.tolist()}
-    moments, taught = ClassMoments(second_moment=second), meaning.no_counts()
-    for part, counted in each("fitting", sum_up, **options):
+    options["leaves"] = {label: leaf_of[own] for label, own in meaning.own.items()}
+    if is_taught:
+        options |= {"teacher": meaning.teacher(model), "sets": meaning.sets, "all_leaves": leaves}
+    moments, taught = ClassMoments(second_moment=second), sparse.csr_array(meaning.labels.sets.shape)
+    for part, counts in each("fitting", sum_up, **options):
         moments.merge(part)
-        taught = taught if counted is None else taught + counted
-    n_exact = Counter[str]()
+        taught = taught if counts is None else taught + counts
+    n_exact, n_coarse = Counter[str](), Counter[int]()
     for label, own in meaning.own.items():
         n_exact[own] += total[label]
-    _replace_moments(model, moments, np.array([n_exact[label] for label in model.classes_.tolist()]))
-    if fitted is not None:
-        n_coarse = Counter[int]()
-        for label, k in meaning.sets.items():
-            n_coarse[k] += total[label]
-        model.coarse_counts_ = {
-            name: CoarseCount.of(n_coarse[k], taught[[k]], model.classes_)
-            for k, name in enumerate(meaning.labels.names)
-        }
-    return X, y
+    for label, k in meaning.sets.items():
+        n_coarse[k] += total[label]
+    _replace_moments(model, moments, np.array([n_exact[label] for label in labels]))
+    names = enumerate(meaning.labels.names)
+    model.coarse_counts_ = {name: CoarseCount.of(n_coarse[k], taught[[k]], model.classes_) for k, name in names} or None
 
 
 class _Meaning(NamedTuple):
@@ -215,15 +228,11 @@ class _Meaning(NamedTuple):
         """What a model that was fitted to such images makes of those that say a set."""
         return Teacher.of(model.path_model(), self.labels, model.coarse_counts_)
 
-    def no_counts(self) -> sparse.csr_array:
-        """Images of each set that went to each class, (n_sets, n_classes): none yet."""
-        return sparse.csr_array(self.labels.sets.shape)
-
 
 def fit_streaming(
     model: HCEPClassifier, store: "EmbeddingStore", y: NDArray[Any], progress: bool = False
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Fit a classifier to a store, or a selection of one, with labels `y`, in two passes; see `fit_in_parts`.
+    """Fit a classifier to a store, or a selection of one, with labels `y`, in two or three passes; see `fit_in_parts`.
 
     The size of the sample depends on the number of classes only.
     """
@@ -280,22 +289,33 @@ def coarse_classes(
 def quotas(
     counts: Mapping[int, Counter[str]], total: Counter[str], sample: int, n_classes: Mapping[str, int]
 ) -> dict[int, dict[str, int]]:
-    """How many images of each label every part contributes to the sample: equally many per class, by the part's share.
+    """How many images of each label every part contributes to the sample, by the part's share.
+
+    They are equally many per class, and of the labels above the classes as many more as the sample has room for.
 
     Parameters
     ----------
     counts : images per label of each part, by the part's number
     total : images per label
     sample : images to take; all images, if there are no more
-    n_classes : classes that each label allows; its images are as many as those of so many classes
+    n_classes : classes that each label allows
     """
-    n_images, n_units = sum(n for label, n in total.items() if n_classes[label]), sum(n_classes.values())
-    most = max(2, sample // n_units) if n_images > sample else n_images
+    used = Counter({label: n for label, n in total.items() if n_classes[label]})
+    most = max(2, sample // sum(n_classes.values())) if used.total() > sample else used.total()
+    exact = {label: min(n, most) for label, n in used.items() if n_classes[label] == 1}
+    above = {label: n for label, n in used.items() if label not in exact}
+    room = max(sample - sum(exact.values()), 2 * len(above))
+
+    def taken(per_class: int) -> dict[str, int]:
+        return {label: min(n, per_class * n_classes[label]) for label, n in above.items()}
+
+    n_fitting = bisect_right(range(1, room), room, key=lambda per_class: sum(taken(per_class).values()))
+    wanted = exact | taken(max(n_fitting, 1))
     quota: dict[int, dict[str, int]] = {}
     before = Counter[str]()
     for number in sorted(counts):
         after = before + counts[number]
-        shares = {label: min(most * n_classes[label] / total[label], 1.0) for label in counts[number]}
+        shares = {label: wanted.get(label, 0) / total[label] for label in counts[number]}
         quota[number] = {c: round(share * after[c]) - round(share * before[c]) for c, share in shares.items()}
         before = after
     return quota
