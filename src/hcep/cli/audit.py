@@ -37,7 +37,7 @@ def audit(
     shuffled labels, a random tree, calibration and coverage by branch, small classes, groups. The split `val` is used
     if there is one. --output writes an HTML report and a JSON file beside it.
     """
-    from hcep.evaluate.model_audit import audit_model
+    from hcep.evaluate.audit_report import audit_model
 
     beside = None if output is None else output.with_suffix(".json")
     for path in (output, beside):
