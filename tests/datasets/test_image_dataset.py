@@ -194,7 +194,7 @@ def test_export_keeps_what_is_not_its_own(cifar, tmp_path, content):
     target = tmp_path / "png" / cifar.files[3]
     target.parent.mkdir(parents=True)
     target.write_bytes(content)
-    with pytest.raises(DatasetError, match=r"exists and is another image; export to an empty folder"):
+    with pytest.raises(DatasetError, match=r"exists and is a different image; export to an empty folder"):
         cifar.export(tmp_path / "png")
     assert target.read_bytes() == content
 

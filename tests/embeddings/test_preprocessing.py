@@ -99,7 +99,7 @@ BAD = [
     ({"rescale": 0}, "std and rescale must be positive"),
     ({"resize": "crop"}, "resize must be one of 'shortest', 'longest', 'squash', got 'crop'"),
     ({"interpolation": ["a"]}, "interpolation must be one of 'nearest', .*, got"),
-    ({"size": [2, 3]}, r"size \(2, 3\) is not square: only resize='squash' goes with it"),
+    ({"size": [2, 3]}, r"size \(2, 3\) is not square, which only resize='squash' supports"),
 ]
 
 

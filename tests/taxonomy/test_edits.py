@@ -143,7 +143,7 @@ def test_the_leaf_of_an_inner_class_goes_along_and_stays_found(pets):
         (Move("thing", "cat"), "'thing' is the root; move what is below it instead"),
         (Move("cat", "vehicle", "vehicle"), "'vehicle' is not a parent of 'cat'; its parents are 'animal'"),
         (Move("catt", "vehicle"), "'catt' is neither the id nor the name of a concept. Near matches: 'cat'"),
-        (Add("cat", "vehicle"), "there already is a concept 'cat'"),
+        (Add("cat", "vehicle"), "there is already a concept 'cat'"),
         (Add(" ", "vehicle"), "the id of the new concept is blank"),
         (Add("new", "vehicle", ("thing",)), "'thing' has 0 parents, and 'vehicle' is not one of them"),
         (Merge("cat", "cat"), "cannot merge 'cat' into itself"),

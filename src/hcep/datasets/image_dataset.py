@@ -166,7 +166,7 @@ def _write_once(target: Path, pixels: NDArray[np.uint8]) -> None:
     with suppress(OSError), Image.open(target) as image:
         if np.array_equal(np.asarray(image), pixels):
             return
-    raise DatasetError(f"{str(target)!r} exists and is another image; export to an empty folder")
+    raise DatasetError(f"{str(target)!r} exists and is a different image; export to an empty folder")
 
 
 def k_shot_rows(ids: Sequence[str], labels: Sequence[str | None], k: int, seed: int) -> list[int]:

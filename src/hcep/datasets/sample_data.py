@@ -49,7 +49,7 @@ def write_sample(folder: str | os.PathLike[str]) -> Path:
     """Write the sample to files, for trying commands, with two photos that come with scikit-learn.
 
     The files are ``embeddings.npz``, ``tree.json``, ``classes.txt``, ``sentences.txt`` (about the classes) and
-    ``photos/CLASS/*.jpg``. HCEPError is raised if one of them exists with another content: nothing is overwritten.
+    ``photos/CLASS/*.jpg``. HCEPError is raised if one of them exists with different content: nothing is overwritten.
     """
     sample, photos = files("hcep.datasets") / "sample", files("sklearn.datasets") / "images"
     tree = Hierarchy.from_json((sample / "hierarchy.json").read_text(encoding="utf-8"))
@@ -64,6 +64,6 @@ def write_sample(folder: str | os.PathLike[str]) -> Path:
     for name, content in contents.items():
         place = Path(folder) / name
         if place.exists() and place.read_bytes() != content:
-            raise HCEPError(f"{str(place)!r} exists with another content; give another folder")
+            raise HCEPError(f"{str(place)!r} exists with different content; give another folder")
         write_bytes(place, content)
     return Path(folder)

@@ -80,7 +80,7 @@ class Preprocessing:
         if min(*std, rescale) <= 0:
             raise PreprocessingError(f"std and rescale must be positive, got std {std} and rescale {rescale}")
         if size[0] != size[1] and self.resize != "squash":
-            raise PreprocessingError(f"size {size} is not square: only resize='squash' goes with it")
+            raise PreprocessingError(f"size {size} is not square, which only resize='squash' supports")
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any], base: "Preprocessing | None" = None) -> "Preprocessing":

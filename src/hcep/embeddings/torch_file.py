@@ -58,7 +58,7 @@ def _legacy(file: BinaryIO) -> Any:
     """The format before version 1.6: five pickles, then the length and the bytes of each storage."""
     file.seek(0)
     if read_pickle(file, {}) != _MAGIC or read_pickle(file, {}) != _PROTOCOL:
-        raise PickleError("it does not start like one")
+        raise PickleError("it does not start as such a file does")
     system = read_pickle(file, {})
     if not isinstance(system, dict) or system.get("little_endian") is not True:
         raise PickleError("it was not written on a little-endian machine")
@@ -91,7 +91,7 @@ def _zipped(file: BinaryIO) -> Any:
 
     pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
     if len(pickles) != 1:
-        raise PickleError("it is an archive without exactly one data.pkl")
+        raise PickleError("the archive must contain exactly one data.pkl")
     folder = pickles[0].removesuffix("data.pkl")
     if f"{folder}byteorder" in archive.namelist() and member(f"{folder}byteorder") != b"little":
         raise PickleError("it was not written on a little-endian machine")

@@ -173,7 +173,7 @@ class Add(Edit):
         if not synset.strip():
             raise HierarchyError("the id of the new concept is blank")
         if synset in copy.parents:
-            raise HierarchyError(f"there already is a concept {copy.label(synset)}; choose another id")
+            raise HierarchyError(f"there is already a concept {copy.label(synset)}; choose another id")
         copy.parents[synset], copy.children[synset] = [], {}
         copy.names[synset], copy.merged[synset] = self.name or synset, ()
         copy.link(parent, synset)

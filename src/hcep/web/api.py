@@ -248,7 +248,7 @@ def _describe(app: FastAPI) -> None:
     def about(request: Request) -> None:
         with frame("API"):
             text("h1", "Use the explorer from a program")
-            text("p", "Explain, question and correct photos in JSON, the same that the commands print.", "lead")
+            text("p", "Explain, question and correct photos in JSON, the same as the commands print.", "lead")
             text("a", "OpenAPI description", href="/openapi.json")
             for path, methods in openapi()["paths"].items():
                 for method, endpoint in methods.items():

@@ -245,7 +245,7 @@ def test_a_shard_of_another_encoder(folder, tmp_path):
         writer.add([ImageItem(f"{i}") for i in range(16)], X[:16], [None] * 16)
         writer.flush()
     smuggle(folder, (other / "shard-000000.parquet").read_bytes())
-    with pytest.raises(StoreError, match=r"shard-000000.parquet' is damaged: its vectors come from another encoder"):
+    with pytest.raises(StoreError, match=r"shard-000000.parquet' is damaged: its vectors do not come from the encoder"):
         EmbeddingStore(folder).to_numpy()
 
 

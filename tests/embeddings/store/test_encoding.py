@@ -587,7 +587,7 @@ def test_a_preprocessing_of_changing_shapes(items, store):
 def test_a_preprocessing_that_is_not_json(items, store):
     encoder = TinyEncoder()
     encoder.preprocessing = {"size": {1, 2}}
-    with pytest.raises(StoreError, match="preprocessing must be JSON-able: Object of type set"):
+    with pytest.raises(StoreError, match="values that JSON can hold: Object of type set"):
         encode(items, store, encoder)
 
 

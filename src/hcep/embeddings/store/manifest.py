@@ -159,7 +159,7 @@ def manifest_bytes(manifest: Manifest) -> bytes:
         encoder = {"encoder": msgspec.structs.asdict(manifest.encoder)}
         return json.dumps(head | msgspec.to_builtins(manifest) | encoder, indent=1, allow_nan=False).encode() + b"\n"
     except (TypeError, ValueError) as error:
-        raise StoreError(f"the encoder's preprocessing must be JSON-able: {error}") from None
+        raise StoreError(f"the encoder's preprocessing must consist of values that JSON can hold: {error}") from None
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -262,7 +262,7 @@ def _refuse_other_content(path: Path, file: pq.ParquetFile, shard: ShardRecord, 
         shown = [", ".join(f"{field.name}: {field.type}" for field in list(s)[:10])[:400] for s in (actual, expected)]
         raise _damaged(path, f"its columns are ({shown[0]}), not ({shown[1]})")
     if (actual.metadata or {}).get(_FINGERPRINT) != expected.metadata[_FINGERPRINT]:
-        raise _damaged(path, "its vectors come from another encoder than the manifest says")
+        raise _damaged(path, "its vectors do not come from the encoder that the manifest names")
     if file.metadata.num_rows != shard.n_images:
         raise _damaged(path, f"{file.metadata.num_rows:,} rows instead of {shard.n_images:,}")
     for group in map(file.metadata.row_group, range(file.num_row_groups)):

@@ -290,7 +290,7 @@ def _refuse_unsafe_xml(source: Source) -> None:
         if is_parameter or value is None or any(outside[1:]):
             raise source.fail(f"XML entity {name!r} comes from outside the file; such entities are not read")
         if len(value) > MAX_ENTITY or set("&%<") & set(value):
-            raise source.fail(f"XML entity {name!r} unfolds into more than a short text; such entities are not read")
+            raise source.fail(f"XML entity {name!r} expands to more than a short text; such entities are not read")
         entities[name] = value
 
     def doctype(name: str, system: str | None, public: str | None, has_internal: bool) -> None:
@@ -319,4 +319,4 @@ def _refuse_unsafe_xml(source: Source) -> None:
         text = source.text()
         grown = sum(text.count(f"&{name};") * len(value) for name, value in entities.items())
         if grown > MAX_GROWTH * len(text) + 1_000_000:
-            raise source.fail(f"XML entities unfold {len(text):,} characters into {grown:,}; such a file is not read")
+            raise source.fail(f"XML entities expand {len(text):,} characters to {grown:,}; such a file is not read")
