@@ -156,6 +156,10 @@ def test_a_correction_to_a_concept_above_classes_stays_a_coarse_label(photos, tr
     assert (counts["cat"], counts["dog"]) == (5, exact_dogs)
     assert set(saved.coarse_counts) == labels
     assert {count.n_images for count in saved.coarse_counts.values()} == {1}
+    explained(tmp_path / "m", wrong, "--html", tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "Label above the classes" in page
+    assert re.search(r"exact 12, coarse 1 \((it went to: |not used)", page)
 
 
 def test_unknown_concepts_and_incomplete_lines_of_a_file_give_notes(model, cat, tmp_path):  # noqa: F811

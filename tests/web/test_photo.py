@@ -226,6 +226,9 @@ def test_corrections_are_saved_listed_and_undone(palace, server):
     page.fill("#find-right", "building")
     page.press("#find-right", "Enter")
     shown(page, "A building.")
+    kept = json.loads((server.log.parent / "corrections.jsonl").read_text().splitlines()[-1])
+    assert "force" not in kept  # a label of that level, which a fit learns from
+    assert kept["class"].startswith("n")
     page.click(".kept .here >> text=Undo")
     shown(page, "Perhaps a palace.")
     assert page.locator(".kept .here").count() == 0

@@ -96,7 +96,8 @@ def test_corrections_decide_the_answer_except_in_what_if(folder):
     async def use(session):
         engine, photo, said = session.engine, session.photo.id, []
         own = session.headline()
-        for what in ({"label": "bus"}, {"force": "vehicle"}, {"force": BEARS.root}, {"forbid": "bear"}):
+        corrections = ({"label": "bus"}, {"force": "vehicle"}, {"label": "vehicle"}, {"force": BEARS.root})
+        for what in (*corrections, {"forbid": "bear"}):
             await engine.correct(photo, **what, who="Ada")
             await session.ask()
             said.append(session.headline())
@@ -110,9 +111,10 @@ def test_corrections_decide_the_answer_except_in_what_if(folder):
         assert session.headline() == own
         return said
 
-    bus, vehicle, none, no_bear = visited(folder / "plain", use)
+    bus, vehicle, labelled, none, no_bear = visited(folder / "plain", use)
     assert (bus.headline, bus.sentence, bus.concept) == ("A bus.", "Corrected by Ada.", "bus")
     assert (vehicle.headline, vehicle.concept) == ("A vehicle.", "vehicle")
+    assert (labelled.headline, labelled.concept) == ("A vehicle.", "vehicle")
     assert (none.headline, none.concept) == ("None of the known classes.", BEARS.root)
     assert none.sentence.startswith("Corrected by Ada. The model's guess: a polar bear")
     assert no_bear.concept in ("bus", "car")

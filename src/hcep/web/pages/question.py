@@ -123,7 +123,8 @@ def _wrong(session: PhotoSession) -> None:
     h, facts = session.hierarchy, {"who": "", "why": ""}  # the browser fills in who it is
 
     async def save(concept: str) -> None:  # the root says that none of the classes is right
-        what = {"label": h.class_of(concept)} if h.is_leaf(concept) else {"force": concept}
+        is_label = h.is_leaf(concept) or concept not in (h.root, *h.own_leaves)
+        what = {"label": h.class_of(concept)} if is_label else {"force": concept}
         await session.engine.correct(session.photo.id, **what, file=session.photo.name, **facts)
         notice("The correction is saved, thank you")
         await session.ask()
