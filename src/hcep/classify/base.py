@@ -17,7 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from hcep._checks import is_number
 from hcep.classify.calibration import Calibration, require_priors
-from hcep.classify.choosing import Auto as Auto, LeaveOneOutScore
+from hcep.classify.choosing import Auto as Auto, LeaveOneOutScore, shrinkage_of_many
 from hcep.classify.coarse import EITHER, Coarse, CoarseImages, CoarseLabels, Labels, Unlabelled, read_labels, teach
 from hcep.classify.fitting import dictionary_of, fit_dictionary
 from hcep.classify.heads import require_head
@@ -253,6 +253,9 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
             assert exact.calibration is not None
             training, self.coarse_ = teach(training, others, exact.dictionary, exact.calibration, self.classes_)
             how["power"] = exact.choice.power
+            if self.coarse_.used and shrinkage == "auto" and exact.choice.shrinkage is not None:
+                n_images = (training.n_exact or 0) + len(others)
+                how["shrinkage"] = shrinkage_of_many(n_images, training.images.shape[1]) or shrinkage
         # Classes without images live from the tree, however many images the others have.
         prior = "tree" if self.prior == "auto" and self.unseen == "use" else self.prior
         fitted = fit_dictionary(training, **how, refined=refine, calibrated=calibrate, prior=prior)
