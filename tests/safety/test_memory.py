@@ -201,6 +201,25 @@ def test_the_memory_of_a_command_is_flat_from_10_000_to_40_000_images(stores, co
     assert peaks[1] < 1.2 * peaks[0], peaks
 
 
+@pytest.mark.slow
+def test_the_memory_of_a_fit_with_labels_above_the_classes_is_flat_from_12_000_to_48_000_images(tmp_path):
+    groups = "".join(f"r,g{g}\n" for g in range(4)) + "".join(f"g{i // 5},c{i:02d}\n" for i in range(20))
+    (tmp_path / "tree.csv").write_text("parent,child\n" + groups)
+    peaks = []
+    for n_images in (12_000, 48_000):
+        rng, own = np.random.default_rng(0), np.arange(n_images) % 20
+        X = 0.35 * rng.normal(size=(20, 256))[own] + rng.normal(size=(n_images, 256))
+        labels = np.array([f"c{i:02d}" if k < 600 else f"g{i // 5}" for k, i in enumerate(own)])
+        store = tmp_path / f"{n_images}"
+        import_embeddings(Embeddings(X.astype(np.float16), labels=labels), store, encoder="e")
+        words = ("--hierarchy", tmp_path / "tree.csv", "-o", tmp_path / f"m{n_images}")
+        peaks.append(peak("fit", store, *words, "--say-coarse", tmp_path / f"c{n_images}.csv"))
+        counts = read_model(tmp_path / f"m{n_images}").coarse_counts
+        assert sum(count.n_images for count in counts.values()) == n_images - 600
+        assert all(count.classes for count in counts.values())
+    assert peaks[1] < 1.2 * peaks[0], peaks
+
+
 EXPLAIN = """
 import sys
 import numpy as np
