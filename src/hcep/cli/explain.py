@@ -64,7 +64,6 @@ def explain(
 ) -> None:
     """Explain photos: the class of each and the path of concepts that leads to it."""
     from hcep.explain.finding import find_images, refuse_no_images
-    from hcep.models.opening import builtin_model
 
     model, images = model_and_images(model, images)
     files = find_images(images)
@@ -79,6 +78,8 @@ def explain(
 
     if objects not in (None, "auto") and not (objects.isdigit() and int(objects) > 0):
         raise HCEPError(f"--objects: expected a number of objects or `auto`, got {objects!r}")
+    from hcep.models.opening import builtin_model  # here, so that errors above come before anything is loaded
+
     opened = builtin_model() if model is None else models.read_model(model)
     hierarchy, answers = opened.path_model.hierarchy, Answers()
     if objects == "auto" and opened.path_model.stopping is None:

@@ -89,7 +89,7 @@ def model_card(
         "tree": _fenced(h.format_tree(MAX_DEPTH, MAX_CHILDREN)),
         "training": _training(model, data, images_per_class),
         "metrics": _table(("metric", "value"), measured) if measured else UNMEASURED,
-        "verb": "from_pretrained" if repo_id else "load_model",
+        "verb": "from_pretrained" if repo_id else "load",
         "place": json.dumps(escape_terminal(repo_id or "path/to/this/folder")),
         "which": f"the encoder {coder}" if coder else "the same encoder",
         "seen": coder or "the encoder",

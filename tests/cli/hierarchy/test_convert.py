@@ -118,7 +118,7 @@ def test_formats_lists_all():
     shown = CliRunner().invoke(app, ["info", "--formats"]).stdout
     assert all(name in shown for name in FORMATS)
     listed = json.loads(CliRunner().invoke(app, ["info", "--formats", "--json"]).stdout)
-    assert listed[0]["keeps"] == ["ids", "names", "parents", "order", "merged", "classes"]
+    assert listed[0]["keeps"] == ["ids", "names", "parents", "order", "merged", "classes", "ranks"]
 
 
 # -- WordNet -------------------------------------------------------------------------------------------
