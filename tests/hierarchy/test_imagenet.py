@@ -1,13 +1,16 @@
 """The bundled WordNet DAG is the shared one, and names find their synsets."""
 
 import json
+import tomllib
 from importlib.resources import files
 
 import numpy as np
 import pytest
 
+from hcep.datasets import find_hierarchy
 from hcep.errors import DatasetError
 from hcep.hierarchy.imagenet import (
+    everyday_hierarchy,
     imagenet_classes,
     imagenet_hierarchy,
     imagenet_wnid,
@@ -109,3 +112,37 @@ def test_it_is_small_and_has_its_licence():
     folder = files("hcep.hierarchy") / "wordnet"
     assert len((folder / "imagenet1k.json.gz").read_bytes()) < 200_000
     assert "Princeton University" in (folder / "WORDNET_LICENSE").read_text(encoding="utf-8")
+
+
+def test_the_everyday_hierarchy_starts_with_words_that_people_use():
+    everyday, wordnet = everyday_hierarchy(), imagenet_hierarchy()
+    assert set(everyday.leaves) == set(wordnet.leaves)
+    tops = {everyday.name(s) for s in everyday.children(everyday.root)}
+    assert {"animal", "person", "food", "vehicle", "structure", "clothing", "device", "container"} <= tops
+    names = set(map(everyday.name, everyday))
+    assert not names & {"physical entity", "object", "whole", "artifact", "matter", "abstraction", "instrumentality"}
+    assert [everyday.name(s) for s in everyday.paths("n01440764")[0]][:3] == ["animal", "chordate", "vertebrate"]
+
+
+def test_the_everyday_hierarchy_has_no_shortcut_past_a_concept():
+    h = everyday_hierarchy()
+    for synset in h:
+        above = h.parents(synset)
+        assert not [p for p in above if any(p in h.ancestors(other) for other in above)]
+
+
+def test_every_concept_that_is_left_out_has_its_name_and_a_reason():
+    text = (files("hcep.hierarchy") / "wordnet" / "everyday.toml").read_text("utf-8")
+    wordnet = imagenet_hierarchy()
+    for wnid, reason in tomllib.loads(text)["skipped"].items():
+        name, colon, why = reason.partition(": ")
+        assert (wordnet.name(wnid), colon) == (name, ": ")
+        assert why
+        assert wnid not in imagenet_classes()
+
+
+def test_the_everyday_hierarchy_above_some_classes():
+    h = everyday_hierarchy(["tench", "garbage truck", "n03028079"]).collapse()
+    assert {h.name(s) for s in h.children(h.root)} == {"tench", "garbage truck", "church"}
+    assert find_hierarchy("everyday") == everyday_hierarchy()
+    assert find_hierarchy("wordnet") == imagenet_hierarchy()

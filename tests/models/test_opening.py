@@ -2,12 +2,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from hcep.classify import roll_up
+from hcep.classify.calibration import fit_temperature
+from hcep.classify.linear_head import open_linear_head
 from hcep.cli.app import app
 from hcep.embeddings.encoders import load_encoder
 from hcep.embeddings.images import open_image
 from hcep.errors import HCEPError
+from hcep.evaluate.statistics import expected_calibration_error
 from hcep.models.loading import load_model
-from hcep.models.opening import LinearHead, builtin_model, linear_head, open_encoder
+from hcep.models.opening import LinearHead, builtin_calibration, builtin_model, linear_head, open_encoder
 from hcep.models.saving import save_model
 from tests.conftest import shared_file
 
@@ -69,6 +73,60 @@ def test_it_marks_pictures_unlike_photos(imagenet):
     unlike = found.explained < model.explained_floor[found.class_index]
     assert unlike[:3].all()
     assert unlike[3:].mean() < 0.08
+
+
+@pytest.fixture(scope="module")
+def validation(imagenet):
+    """Log probabilities of ImageNet validation images, each at a temperature that the other half of them gives."""
+    from scipy.special import log_softmax
+
+    data = np.load(shared_file("data/imagenette_efficientnet_lite2.npz"), allow_pickle=False)
+    rows = np.flatnonzero(np.char.find(data["paths"], "ILSVRC2012_val") >= 0)
+    model = imagenet.classifier
+    logits = np.log(np.maximum(model.predict_proba(data["embeddings"][rows].astype(np.float32)), 1e-300))
+    own = np.searchsorted(model.classes_, data["wnids"][data["labels"][rows]])
+    first = np.random.default_rng(0).permutation(len(rows)) < len(rows) // 2
+    temperatures = np.where(first, *(fit_temperature(logits[half], own[half]) for half in (~first, first)))
+    return logits, temperatures, np.exp(log_softmax(logits / temperatures[:, None], axis=1)), own
+
+
+def test_its_probabilities_are_calibrated(validation):
+    """By halves: the temperature is fitted on one and measured on the other."""
+    logits, temperatures, probabilities, own = validation
+    assert len(own) == builtin_calibration()["n_images"] == 500
+    right = probabilities.argmax(axis=1) == own
+    assert expected_calibration_error(probabilities.max(axis=1), right) <= 0.05
+    # The model has the temperature of all images already: what the halves still find is near 1.
+    assert np.allclose(temperatures, 1.0, atol=0.1)
+    without = np.exp(logits * builtin_calibration()["temperature"])
+    without /= without.sum(axis=1, keepdims=True)
+    assert expected_calibration_error(without.max(axis=1), right) == pytest.approx(0.25, abs=0.01)
+
+
+def test_its_sure_answers_are_right_and_most_photos_get_one(imagenet, validation):
+    _, _, probabilities, own = validation
+    hierarchy, classes = imagenet.hierarchy, imagenet.classes.tolist()
+    answers = roll_up(probabilities, hierarchy, sure=0.9, classes=classes).answer
+    answered = [(answer, classes[c]) for answer, c in zip(answers, own, strict=True) if answer is not None]
+    right = [answer == label or answer in hierarchy.ancestors(label) for answer, label in answered]
+    assert np.mean(right) >= 0.9
+    assert len(answered) >= 2 / 3 * len(own)
+
+
+def test_opened_by_name_it_is_as_sure_as_built_in(imagenet, tmp_path):
+    run = runner.invoke(app, ["open", "efficientnet-lite2", "-o", str(tmp_path / "copy"), "--hierarchy", "everyday"])
+    assert run.exit_code == 0, run.output
+    assert load_model(tmp_path / "copy").calibration_ == imagenet.classifier.calibration_
+
+
+def test_a_temperature_divides_the_logits_of_a_layer(pets):
+    rng = np.random.default_rng(0)
+    head = rng.normal(size=(5, 6)), rng.normal(size=5), ["fox", "bus", "cat", "dog", "car"], pets
+    X = rng.normal(size=(20, 6))
+    plain, sure = open_linear_head(*head).predict_proba(X), open_linear_head(*head, temperature=0.5).predict_proba(X)
+    assert np.allclose(sure, plain**2 / (plain**2).sum(axis=1, keepdims=True), atol=1e-4)
+    with pytest.raises(HCEPError, match="temperature must be a finite number of at least 1e-06, got 0"):
+        open_linear_head(*head, temperature=0)
 
 
 @pytest.mark.slow

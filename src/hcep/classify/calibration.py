@@ -104,6 +104,25 @@ def fit_calibration(
     return Calibration(float(np.exp(best[0])), float(best[1]), typical)
 
 
+def fit_temperature(logits: Floats, own: NDArray[np.intp]) -> float:
+    """The temperature that logits are divided by for the lowest log loss on images that the classifier never saw.
+
+    Parameters
+    ----------
+    logits : (n_images, n_classes) array; log probabilities are logits, too
+    own : (n_images,) array; the column of each image's class
+    """
+    from scipy.optimize import minimize_scalar
+    from scipy.special import log_softmax
+
+    rows = np.arange(len(logits))
+
+    def loss(log_temperature: float) -> float:
+        return -float(log_softmax(logits / np.exp(log_temperature), axis=1)[rows, own].mean())
+
+    return float(np.exp(minimize_scalar(loss, bounds=(-4.0, 4.0), method="bounded").x))
+
+
 def log_losses(objectives: Floats, calibration: Calibration) -> Floats:
     """``-log`` of the probability of the class in the first column, (n_images,)."""
     gaps = objectives - objectives.min(axis=1, keepdims=True)

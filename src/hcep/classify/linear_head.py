@@ -43,6 +43,7 @@ def open_linear_head(
     anchor: float | Literal["auto"] = "auto",
     tree: TreePolicy | None = "first",
     collapse: bool = True,
+    temperature: float = 1.0,
 ) -> "HCEPClassifier":
     """Make a fitted `HCEPClassifier` from a linear classifier's weights; a large anchor keeps its softmax.
 
@@ -57,6 +58,8 @@ def open_linear_head(
         are about 1, choose the anchor, and give the explained share below which an image is unlike them.
     anchor : float or "auto"; "auto" is the smallest of `ANCHORS` at which path and classifier agree on 99 % of
         `images`; without images, one so large that they always agree
+    temperature : what the classifier's logits are divided by before the softmax; below 1 if it is not sure enough
+        (see `hcep.classify.calibration.fit_temperature`)
     """
     from hcep.classify import HCEPClassifier
 
@@ -82,7 +85,7 @@ def open_linear_head(
     if rows is not None and logits is not None:
         chosen, model.agreement_ = _smallest_anchor(anchors, dictionary, rows, leaves[logits.argmax(axis=1)])
     # At an infinite anchor objectives differ by 2 * scale * (difference of logits).
-    assembled(model, labels, dictionary, chosen, 2.0 * scale)
+    assembled(model, labels, dictionary, chosen, 2.0 * scale * require_not_negative("temperature", temperature, 1e-6))
     if rows is not None and len(rows) >= ENOUGH:
         explained = model.path_model().infer(rows, explained=True).explained
         model.explained_floor_ = np.full(len(labels), np.percentile(explained, PERCENTILE))

@@ -10,6 +10,7 @@ from hcep.errors import HCEPError, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.files import match_classes, read_hierarchy
 from hcep.hierarchy.imagenet import (
+    everyday_hierarchy as everyday_hierarchy,
     imagenet_classes as imagenet_classes,
     imagenet_hierarchy as imagenet_hierarchy,
     imagenet_wnid as imagenet_wnid,
@@ -74,9 +75,13 @@ def cifar10_hierarchy() -> Hierarchy:
     return Hierarchy.from_edges(edges, root="cifar-10")
 
 
+#: Names of WordNet's DAG above ImageNet's classes.
+WORDNET = ("imagenet", "wordnet")
 #: Hierarchies by name.
 NAMED: dict[Any, Callable[[], Hierarchy]] = {
     "imagenet": imagenet_hierarchy,
+    "wordnet": imagenet_hierarchy,
+    "everyday": everyday_hierarchy,
     "cifar10": cifar10_hierarchy,
     "cifar100": cifar100_hierarchy,
 }
@@ -94,10 +99,11 @@ def find_hierarchy(
 
     Parameters
     ----------
-    wanted : "imagenet" (WordNet above ImageNet's classes), "cifar10", "cifar100"; "flat" for none; otherwise a place
-        that `read_hierarchy` takes, the folder of a model, or a hierarchy that was read before. Write ``./imagenet``
-        for a file that has one of these names. By default it is the hierarchy above the classes: CIFAR's if they are
-        exactly CIFAR's, otherwise WordNet's if it has all of them.
+    wanted : "imagenet" or "wordnet" (WordNet above ImageNet's classes), "everyday" (the same without WordNet's abstract
+        top), "cifar10", "cifar100"; "flat" for none; otherwise a place that `read_hierarchy` takes, the folder of a
+        model, or a hierarchy that was read before. Write ``./imagenet`` for a file that has one of these names. By
+        default it is the hierarchy above the classes: CIFAR's if they are exactly CIFAR's, otherwise WordNet's if it
+        has all of them.
     classes : labels of the data, for the default choice, and to find labels that a file spells differently
         (`match_classes`). The hierarchy is neither restricted to them nor collapsed.
     format, **options : options of `hcep.read_hierarchy`
@@ -123,7 +129,7 @@ def find_hierarchy(
     hierarchy = NAMED[wanted]()
     outside = [label for label in labels if label not in hierarchy]
     if outside:
-        whose = "WordNet's above ImageNet" if wanted == "imagenet" else f"the hierarchy of {wanted}"
+        whose = "WordNet's above ImageNet" if wanted in WORDNET else f"the hierarchy of {wanted}"
         raise HCEPError(
             f"--hierarchy: {len(outside):,} of {len(labels):,} classes are not in {whose}: {quoted(outside, 3)}; "
             "give a file (`hcep info --formats` lists what is read), or `flat` for no hierarchy"

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import tomllib
 from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
@@ -39,6 +40,28 @@ def imagenet_hierarchy(classes: Iterable[str] | None = None) -> Hierarchy:
     if not wnids:
         raise DatasetError("classes is empty; give WordNet ids or names, or leave it out for all of ImageNet-1k")
     return _whole_hierarchy().restrict(wnids)
+
+
+def everyday_hierarchy(classes: Iterable[str] | None = None) -> Hierarchy:
+    """The WordNet DAG above ImageNet's classes, starting where words mean something to most people.
+
+    It leaves out the top of WordNet (physical entity, object, whole, artifact), so that paths start with animal, food
+    or vehicle. The file wordnet/everyday.toml lists every difference from `imagenet_hierarchy`, with the reason.
+
+    Parameters
+    ----------
+    classes : as for `imagenet_hierarchy`
+
+    Examples
+    --------
+    >>> from hcep.hierarchy.imagenet import everyday_hierarchy, imagenet_hierarchy
+    >>> wordnet, everyday = imagenet_hierarchy(["church"]), everyday_hierarchy(["church"])
+    >>> [wordnet.name(s) for s in wordnet.paths("n03028079")[0]][:6]
+    ['physical entity', 'object', 'whole', 'artifact', 'structure', 'building']
+    >>> [everyday.name(s) for s in everyday.paths("n03028079")[0]]
+    ['structure', 'building', 'place of worship', 'church']
+    """
+    return _everyday() if classes is None else _everyday().restrict(map(imagenet_wnid, classes))
 
 
 def imagenet_wnid(name: str) -> str:
@@ -102,6 +125,30 @@ def _whole_hierarchy() -> Hierarchy:
     synsets = _synsets()
     edges = [(parent, child) for child, synset in synsets.items() for parent in synset.hypernyms]
     return Hierarchy.from_edges(edges, {wnid: s.lemmas[0].replace("_", " ") for wnid, s in synsets.items()})
+
+
+@cache
+def _everyday() -> Hierarchy:
+    text = (files("hcep.hierarchy") / "wordnet" / "everyday.toml").read_text("utf-8")
+    changes: dict[str, dict[str, str]] = tomllib.loads(text)
+    skipped, moved, merged = changes["skipped"], changes["moved"], changes["merged"]
+    synsets = {wnid: s for wnid, s in _synsets().items() if wnid not in skipped and wnid not in merged}
+
+    def parents(wnid: str) -> list[str]:
+        above = [moved[wnid]] if wnid in moved else _synsets()[wnid].hypernyms
+        return [p for one in above for p in (parents(one) if one in skipped else [merged.get(one, one)])]
+
+    edges = list(dict.fromkeys((parent, wnid) for wnid in synsets for parent in parents(wnid)))
+    names = {wnid: changes["names"].get(wnid, s.lemmas[0].replace("_", " ")) for wnid, s in synsets.items()}
+    hierarchy = Hierarchy.from_edges(edges, names)
+    # Where a concept was left out, its child may have a parent that is also above another of its parents.
+    shortcuts = {
+        (parent, wnid)
+        for wnid in hierarchy
+        for parent in hierarchy.parents(wnid)
+        if any(parent in hierarchy.ancestors(other) for other in hierarchy.parents(wnid) if other != parent)
+    }
+    return Hierarchy.from_edges([edge for edge in edges if edge not in shortcuts], names)
 
 
 @cache

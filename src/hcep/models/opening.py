@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from hcep.embeddings import Encoder
 
 #: Version of the built-in model; a new number replaces the one in the cache.
-VERSION = 2
+VERSION = 3
 _log = logging.getLogger(__name__)
 
 
@@ -69,14 +70,14 @@ def open_encoder(
     encoder : an encoder or its name
     head : the layer, if it is not to be read from the encoder
     classes : labels in the layer's order; ImageNet's by default, if there are a thousand
-    hierarchy : hierarchy above the classes; WordNet's by default for ImageNet's classes
+    hierarchy : hierarchy above the classes; `hcep.hierarchy.imagenet.everyday_hierarchy` by default for ImageNet's
     images : embeddings of typical images, which set the scale and choose the anchor; by default those of the bundled
         sample, for the encoder that made it
     **options : options of `hcep.classify.linear_head.open_linear_head`
     """
     from hcep.classify.linear_head import open_linear_head
     from hcep.datasets import load_sample
-    from hcep.hierarchy.imagenet import imagenet_classes, imagenet_hierarchy
+    from hcep.hierarchy.imagenet import everyday_hierarchy, imagenet_classes
 
     name = encoder if isinstance(encoder, str) else encoder.name
     layer = head or linear_head(name)
@@ -84,11 +85,18 @@ def open_encoder(
         if len(layer.coef) != len(imagenet_classes()):
             raise HCEPError(f"{name}: its last layer has {len(layer.coef):,} classes; name them with classes=")
         classes = imagenet_classes()
+        if name == BUILT_IN and "temperature" not in options:
+            options["temperature"] = builtin_calibration()["temperature"]
     if hierarchy is None and set(classes) <= set(imagenet_classes()):
-        hierarchy = imagenet_hierarchy()
+        hierarchy = everyday_hierarchy()
     if images is None and name == BUILT_IN:
         images = load_sample().X_train
     return open_linear_head(layer.coef, layer.intercept, classes, hierarchy, images=images, **options)
+
+
+def builtin_calibration() -> dict[str, Any]:
+    """The temperature of the built-in classifier's logits, and the images that it was fitted on."""
+    return tomllib.loads(Path(__file__).with_name("builtin.toml").read_text("utf-8"))
 
 
 def linear_head(name: str) -> LinearHead:
