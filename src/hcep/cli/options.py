@@ -114,7 +114,9 @@ Class = Annotated[str | None, option("Label of the class.", "--class LABEL")]
 
 HierarchyOption = Annotated[
     str | None,
-    option("File (`hcep info --formats` lists formats), `imagenet` or `flat`.", "--hierarchy FILE|NAME", "-H"),
+    option(
+        "File (`hcep info --formats` lists formats), `everyday`, `wordnet` or `flat`.", "--hierarchy FILE|NAME", "-H"
+    ),
 ]
 ReaderOptions = Annotated[
     Names,

@@ -13,7 +13,7 @@ from hcep.pursuit import search
 from hcep.pursuit.limits import PathLimits, Request
 
 #: Paths that the beam keeps if the model's own search keeps all.
-WIDTH = 4
+WIDTH = 8
 
 
 class Tried(NamedTuple):
