@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from experiments.baselines.partial_labels import local_classifiers, partial_label_regression, self_training
 from experiments.claims import Verdict, ahead, by_method, by_metric, mean_of, table_by_data, threshold, verdicts_by_data
@@ -21,7 +20,6 @@ from experiments.tables import number
 from experiments.tasks import Task
 from experiments.wrong_tree import corrupt
 from hcep.classify import HCEPClassifier
-from hcep.classify.tree_prior import under_prior
 from hcep.evaluate import expected_calibration_error
 from hcep.hierarchy import Hierarchy
 
@@ -276,29 +274,16 @@ def _unseen(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
     unseen = np.sort(np.random.default_rng(cell["seed"]).permutation(classes)[:n_unseen])
     drawn = task.only(~np.isin(task.y, unseen))
     group = np.isin(task.y_val, unseen)
-    model = _ours(cell["label"], task.hierarchy, cell["seed"]).set_params(prior="tree").fit(drawn.X, drawn.y)
-    means = means_without_images(model, model.hierarchy, unseen)
-    z = model.dictionary_.transform(task.X_val)
-    distances = np.einsum("ij,ij->i", means, means) - 2.0 * z @ means.T
-    scores = {cell["label"]: softmax(-distances / model.temperature_, axis=1)}
+    model = _ours(cell["label"], task.hierarchy, cell["seed"]).set_params(unseen="use").fit(drawn.X, drawn.y)
+    probabilities, is_unseen = model.predict_proba(task.X_val), np.isin(model.classes_, unseen)
+    scores = {cell["label"]: probabilities[:, is_unseen]}
     if cell["label"] == OURS:
-        known, own = (_concepts_above(task.hierarchy, some) for some in (model.classes_, unseen))
-        votes = model.predict_proba(task.X_val) @ known @ own.T
-        scores[RELATIVES] = votes / votes.sum(axis=1, keepdims=True)
-    for label, probabilities in scores.items():
-        # Neither distances nor votes are calibrated for these classes.
-        row = _scored(task, probabilities, unseen, group)
+        known, own = (_concepts_above(task.hierarchy, some) for some in (model.classes_[~is_unseen], unseen))
+        scores[RELATIVES] = probabilities[:, ~is_unseen] @ known @ own.T
+    for label, among in scores.items():
+        # Neither is calibrated for the choice among these classes alone.
+        row = _scored(task, among / np.maximum(among.sum(axis=1, keepdims=True), 1e-300), unseen, group)
         yield {"label": label, **row, "ece": None, "chance": 1.0 / n_unseen}
-
-
-def means_without_images(model: HCEPClassifier, tree: Hierarchy, unseen: Array) -> Array:
-    """Return where the prior of a fitted model expects classes without images, (n_unseen, n_dims), in its metric."""
-    assert model.prior_ is not None
-    assert model.class_means_ is not None
-    leaves = np.array([*model.classes_, *unseen])
-    means = np.concatenate([model.class_means_, np.zeros((len(unseen), model.class_means_.shape[1]))])
-    counts = np.concatenate([model.images_per_class_, np.zeros(len(unseen))])
-    return np.asarray(under_prior(model.prior_, tree, leaves, means, counts)[len(model.classes_) :])
 
 
 def _concepts_above(tree: Hierarchy, classes: Array) -> Array:

@@ -32,15 +32,13 @@ from experiments.labels import (
     coarse_labels,
     draw,
     images_of_classes,
-    means_without_images,
     measure,
     table,
     time_ratio,
     verdicts,
 )
 from experiments.tasks import Task, sample
-from hcep import HCEPClassifier, Hierarchy
-from hcep.datasets import make_hierarchical_concepts
+from hcep import Hierarchy
 
 TREE = Hierarchy.from_edges(
     [
@@ -173,15 +171,3 @@ def test_times_are_compared_within_a_draw() -> None:
     assert time_ratio([], ALL_EXACT) is None
     assert [verdict.outcome for verdict in verdicts(rows)] == ["worse"]
     assert "takes 3.00 times as long as with all labels exact and 9.00 times" in table(rows)
-
-
-def test_a_class_without_images_is_expected_near_its_siblings() -> None:
-    data = make_hierarchical_concepts(branching=3, depth=2, dim=16, noise=1e-3, samples_per_leaf=20)
-    unseen = data.hierarchy.leaves[0]
-    keep = np.asarray(data.y) != unseen
-    model = HCEPClassifier(data.hierarchy, prior="tree").fit(data.X[keep], np.asarray(data.y)[keep])
-    (mean,) = means_without_images(model, data.hierarchy, np.array([unseen]))
-    siblings = [leaf for leaf in data.hierarchy.children(data.hierarchy.parents(unseen)[0]) if leaf != unseen]
-    assert model.class_means_ is not None
-    order = np.argsort(np.linalg.norm(model.class_means_ - mean, axis=1))
-    assert set(model.classes_[order[:2]]) == set(siblings)
