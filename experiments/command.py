@@ -103,7 +103,8 @@ def run_experiments(
     results = output or (SMOKE if smoke else RESULTS)
     names_on_hand = {experiment.on_hand: name for name, experiment in experiments.items()}
     known = names_on_hand | {name: name for name in experiments}
-    chosen = list(experiments) if everything else _chosen(names or [], known, "no experiment")
+    names = [name.replace("_", "-") for name in names or []]
+    chosen = list(experiments) if everything else _chosen(names, known, "no experiment")
     if not chosen and page is None and readme is None:
         _list(experiments, as_json)
         return

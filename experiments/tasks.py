@@ -92,7 +92,7 @@ class Task:
     def first_classes(self, n_classes: int) -> Self:
         """Return the task with at most n_classes classes, spread over the hierarchy."""
         leaves = [self.hierarchy.class_of(leaf) for leaf in self.hierarchy.leaves]
-        if n_classes >= len(leaves):
+        if n_classes >= len(leaves) or not len(self.y):  # the classes of a classifier fitted elsewhere are fixed
             return self
         classes = np.array(leaves)[np.linspace(0, len(leaves) - 1, n_classes).astype(int)]
         train, val = np.isin(self.y, classes), np.isin(self.y_val, classes)
@@ -160,6 +160,19 @@ def imagenet_6shot() -> Task:
     return task_from_arrays("ImageNet-1k (6 per class)", CLIP, imagenet_hierarchy(), *pairs, note=FEW_IMAGES)
 
 
+def imagenet_photos() -> Task:
+    """Return the 500 validation images of ImageNet among those of ImageNette, for a classifier of all its classes.
+
+    There are no training images.
+    """
+    with np.load(required("imagenette_efficientnet_lite2.npz"), allow_pickle=False) as data:
+        rows = np.char.find(data["paths"].astype(str), "ILSVRC2012_val") >= 0
+        X, y = data["embeddings"][rows].astype(np.float32), data["wnids"][data["labels"][rows]].astype(str)
+    none = np.array([], dtype=str)
+    tree = imagenet_hierarchy().collapse()
+    return Task(VALIDATION_PHOTOS, LITE, tree, X[:0], none, X, y, none, "500 validation images of ten classes")
+
+
 def imagenette_clip() -> Task:
     """Return ImageNette by CLIP ViT-B/16, with 60 training images per class."""
     with np.load(required("imagenette_clip_vitb16.npz"), allow_pickle=False) as data:
@@ -195,6 +208,7 @@ def clip_set(name: str, file: str) -> Task:
 
 CLIP, CLIP_SETS, PETS = "CLIP ViT-B/32", "clip_vitb32", "oxford_pets"
 FEW_IMAGES = "each vector is the mean of ten augmentations of one training image of ImageNet"
+VALIDATION_PHOTOS = "ImageNet validation photos"
 NO_CLIP = "CLIP ViT-L/14 embeddings are not available here; EfficientNet-Lite2, which was trained on ImageNet, "
 NO_CLIP += "is used instead"
 BUNDLED: dict[str, Callable[[], Task]] = {
@@ -203,6 +217,7 @@ BUNDLED: dict[str, Callable[[], Task]] = {
     "tiny-imagenet": tiny_imagenet,
     "cifar10": cifar10,
     "imagenet-6shot": imagenet_6shot,
+    "imagenet-photos": imagenet_photos,
     "imagenette-clip": imagenette_clip,
     "pets": lambda: clip_set("Oxford pets", PETS),
     "caltech101": lambda: clip_set("Caltech-101", "caltech101"),
