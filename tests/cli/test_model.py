@@ -146,7 +146,7 @@ def test_a_class_below_a_class_gives_a_note(model: Path, tmp_path: Path) -> None
     vans = save(tmp_path / "vans.npz", ("van", "cat"), 3)
     _, notes = run("model", "add", model, vans, "--class", "van", "--under", "car")
     assert (
-        "'car' is a class, and now also a group: an image that is 'car' but not 'van' is answered with 'car (itself)'"
+        "'car' is a class, and now also a group: an image that is 'car' but not 'van' is still answered with 'car'"
         in notes
     )
     _, notes = run("model", "add", model, vans, "--class", "lorry", "--under", "vehicle")

@@ -123,7 +123,7 @@ def test_an_unknown_synset_of_another_kind(pets, unknown):
 
 def test_a_class_above_another_class_gets_a_leaf_of_its_own(cats):
     assert cats.children("cat") == ("siamese", "cat (itself)")
-    assert cats.name("cat (itself)") == "cat (itself)"
+    assert cats.name("cat (itself)") == "cat"
     assert cats.leaf_of("cat") == "cat (itself)"
     assert cats.leaf_of("dog") == "dog"
     assert cats.class_of("cat (itself)") == "cat"
@@ -142,7 +142,18 @@ def test_the_own_leaf_takes_a_free_id():
 
 def test_the_own_leaf_is_named_after_its_class():
     h = Hierarchy.from_edges([("r", "n1"), ("n1", "n2")], {"n1": "cat"}).with_classes(["n1"])
-    assert h.name(h.leaf_of("n1")) == "cat (itself)"
+    assert h.name(h.leaf_of("n1")) == "cat"
+    assert h.find("Cats") == h.find("n1") == "n1"
+
+
+def test_the_own_leaf_has_the_name_of_a_class_that_was_merged_into_it():
+    h = Hierarchy.from_edges([("r", "n0"), ("n0", "n1"), ("n1", "n2"), ("r", "n3")], {"n1": "cat"}).with_classes(["n1"])
+    alone = h.restrict(["n1 (itself)", "n3"]).collapse()
+    assert alone.leaves == ("n3", "n1 (itself)")
+    assert alone.merged("n1 (itself)") == (("n0", "n0"), ("n1", "cat"))
+    assert (alone.name("n1 (itself)"), alone.class_of("n1 (itself)")) == ("cat", "n1")
+    assert alone.find("cat") == "n1 (itself)"
+    assert "itself" not in alone.format_tree()
 
 
 def test_an_inner_synset_is_not_a_class_by_itself(pets):

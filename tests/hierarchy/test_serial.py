@@ -186,3 +186,12 @@ def test_a_cycle_in_a_file():
 def test_a_file_with_a_root_alone():
     with pytest.raises(HierarchyError, match="the hierarchy is empty"):
         Hierarchy.from_json(document(synsets=[{"id": "r"}]))
+
+
+def test_a_file_that_names_the_own_leaf_of_a_class_is_read(everything):
+    """As versions before 0.2 wrote it: the leaf is now shown by the name of its class."""
+    text = everything.to_json()
+    old = text.replace('{"id": "y (itself)"', '{"id": "y (itself)", "name": "chien 🐕 (itself)"')
+    assert old != text
+    assert Hierarchy.from_json(old) == everything
+    assert everything.name("y (itself)") == "chien 🐕"

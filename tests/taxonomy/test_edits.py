@@ -247,3 +247,11 @@ def test_a_diff_is_empty_only_between_equal_graphs(problem):
     lines = diff(hierarchy, after)
     assert sum(line[0] == "-" for line in lines) == len(edges(hierarchy) - edges(after))
     assert sum(line[0] == "+" for line in lines) == len(edges(after) - edges(hierarchy))
+
+
+def test_renaming_the_own_leaf_of_a_class_renames_the_class():
+    h = Hierarchy.from_edges([("thing", "dog"), ("dog", "pug"), ("thing", "cat")]).with_classes(["dog"])
+    for concept in ("dog (itself)", "dog"):
+        after = apply_edits(h, [Rename(concept, "hound")])
+        assert (after.name("dog"), after.name("dog (itself)")) == ("hound", "hound")
+    assert apply_edits(after, [Move("hound", "cat")], classes=["dog", "pug"]).parents("dog") == ("cat",)

@@ -73,6 +73,8 @@ def moved(graph: Hierarchy, synset: str, parent: str) -> Hierarchy:
 def renamed(graph: Hierarchy, synset: str, name: str) -> Hierarchy:
     """The hierarchy with another display name for a synset, in the same order: a linear head relies on that."""
     ids, parents, names, merged, *rest = graph._state()
+    label = graph.class_of(synset) if synset in graph else synset
+    synset = label if label in graph else synset  # an own leaf has the name of its class
     chains = {s: tuple((one, name if one == synset else n) for one, n in chain) for s, chain in merged.items()}
     return Hierarchy(ids, parents, {**names, synset: name}, chains, *rest)
 

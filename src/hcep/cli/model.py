@@ -88,7 +88,7 @@ def _add_class(
     what = f"added class {name!r} under {parent or 'the root'!r} from {len(X):,} images"
     _change(model, what, lambda fitted: fitted.set_params(**parameters).add_class(own, parent, X))
     if above in map(str, before.classes_.tolist()):
-        shown = f"an image that is {above!r} but not {name!r} is answered with {f'{above} (itself)'!r}"
+        shown = f"an image that is {above!r} but not {name!r} is still answered with {above!r}"
         tell(f"{above!r} is a class, and now also a group: {shown}; `hcep model undo {model}` undoes this")
 
 

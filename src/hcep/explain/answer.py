@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,6 +33,11 @@ SURE = 0.8
 UNLIKE, UNSURE = "unlike anything in training", "unsure"
 #: Answers that a list shows in a terminal.
 N_SHOWN = 10
+
+
+def arrows(names: Iterable[str]) -> str:
+    """A path in one line: ``animal → dog``; a class that is also above others is named once."""
+    return " → ".join(name for name, _ in groupby(names))
 
 
 class Step(Struct, frozen=True):
@@ -62,7 +68,7 @@ class Rival(Struct, frozen=True):
 
     def trail(self) -> str:
         """The path in one line: ``animal → dog``."""
-        return " → ".join(self.names)
+        return arrows(self.names)
 
 
 class PictureObject(Struct, frozen=True):
@@ -291,7 +297,7 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
 
     def names(self) -> str:
         """The path in one line: ``animal → mammal → cat``."""
-        return " → ".join(step.name for step in self.path) or "no concept"
+        return arrows(step.name for step in self.path) or "no concept"
 
     def line(self) -> str:
         """Class, probability, any doubt, and the path in one line."""

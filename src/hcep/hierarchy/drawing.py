@@ -19,8 +19,9 @@ def draw_tree(hierarchy: "Hierarchy", max_depth: int | None, max_children: int |
         if bare:
             lines.append(before)
             continue
-        merged = ", ".join(name for _, name in hierarchy.merged(synset))
-        label = hierarchy.name(synset) + (f" ({merged})" if merged else "")
+        name = hierarchy.name(synset)
+        merged = ", ".join(other for _, other in hierarchy.merged(synset) if other != name)
+        label = name + (f" ({merged})" if merged else "")
         children = hierarchy.children(synset)
         again = " ↑" if children and synset in seen else ""
         n_below = len(hierarchy.descendants(synset)) if children and depth == max_depth else 0

@@ -84,8 +84,9 @@ class Hierarchy:
         child = np.repeat(np.arange(len(ids), dtype=np.int32), n_parents)
         index = {ids[i]: k for k, i in enumerate(order)}
         own = {c: s for c, s in (own_leaf or {}).items() if s in index and c != s}
+        class_of = {leaf: label for label, leaf in own.items()}
         chains = {s: m for s, m in (merged or {}).items() if s in index and m}
-        known = {*index, *(s for chain in chains.values() for s, _ in chain)}  # merged concepts keep their rank
+        absorbed = {s for chain in chains.values() for s, _ in chain} if ranks else set()  # they keep their ranks
         self.__dict__.update(
             ids=tuple(index),
             levels=_frozen(np.array([levels[i] for i in order], dtype=np.int32)),
@@ -94,11 +95,11 @@ class Hierarchy:
             child_pointer=_pointer(np.bincount(parent_index, minlength=len(ids))),
             child_index=_frozen(child[np.lexsort((child, parent_index))]),
             _index=index,
-            _names={s: n for s, n in names.items() if s in index and n != s},
+            _names={s: n for s, n in names.items() if s in index and n != s and class_of.get(s) not in index},
             _merged=chains,
             _own_leaf=own,
-            _class_of={leaf: label for label, leaf in own.items()},
-            _ranks={s: rank for s, rank in (ranks or {}).items() if s in known},
+            _class_of=class_of,
+            _ranks={s: rank for s, rank in (ranks or {}).items() if s in index or s in absorbed},
         )
 
     @classmethod
@@ -184,6 +185,8 @@ class Hierarchy:
             return name
         key = spelling_key(name)
         by_name = [i for i in self if spelling_key(self.name(i)) == key]
+        if len(by_name) > 1:  # a class and its own leaf have one name, which means the class
+            by_name = [i for i in by_name if self.class_of(i) not in by_name or self.class_of(i) == i]
         merged = [i for i in self if any(name == m or spelling_key(called) == key for m, called in self.merged(i))]
         matches = by_name or merged or self._by_synonym(name)
         if len(matches) == 1:
@@ -246,9 +249,15 @@ class Hierarchy:
         return self.ids[max(above[0] & above[1], key=lambda i: (self.levels[i], -i))]
 
     def name(self, synset: str) -> str:
-        """The display name of a synset, by default its id."""
+        """The display name of a synset, by default its id; the own leaf of a class has the name of the class."""
         known = self.ids[self.index(synset)]
-        return self._names.get(known, known)
+        if known not in self._class_of:
+            return self._names.get(known, known)
+        label = self._class_of[known]
+        if label in self._index:
+            return self._names.get(label, label)
+        # The class itself is gone, as it was merged into its leaf or removed.
+        return self._names.get(known) or dict(self.merged(known)).get(label, label)
 
     def merged(self, synset: str) -> Merged:
         """The (id, name) pairs that `collapse` merged into a synset, highest first."""
@@ -314,22 +323,22 @@ class Hierarchy:
     def with_classes(self, classes: Iterable[str]) -> Hierarchy:
         """Make every class a leaf: a class that is an inner synset gets a leaf of its own below it.
 
-        The inner synset keeps its id; the new leaf is called ``"cat (itself)"``, and `leaf_of` finds it by the class.
+        The inner synset keeps its id. The new leaf has the id ``"cat (itself)"`` and the name of the class; `leaf_of`
+        finds it by the class.
         """
         inner = [c for c in dict.fromkeys(classes) if c not in self._own_leaf and not self.is_leaf(c)]
         if not inner:
             return self
         ids, parents = list(self.ids), self._parent_lists()
-        names, own_leaf = dict(self._names), dict(self._own_leaf)
+        own_leaf = dict(self._own_leaf)
         for c in inner:
             leaf = f"{c} (itself)"
             while leaf in self._index:
                 leaf += "'"
             ids.append(leaf)
             parents.append([self._index[c]])
-            names[leaf] = f"{self.name(c)} (itself)"
             own_leaf[c] = leaf
-        return Hierarchy(ids, parents, names, self._merged, own_leaf, self._ranks)
+        return Hierarchy(ids, parents, self._names, self._merged, own_leaf, self._ranks)
 
     def restrict(self, leaves: Iterable[str]) -> Hierarchy:
         """Keep some classes and everything above them.

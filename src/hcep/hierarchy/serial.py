@@ -38,8 +38,13 @@ def dumps(hierarchy: "Hierarchy") -> str:
     """The text of a hierarchy, one concept per line so that a diff shows what changed."""
     lines = []
     for synset in hierarchy:
-        name, above, merged = hierarchy.name(synset), hierarchy.parents(synset), hierarchy.merged(synset)
-        record = {"id": synset, "name": name if name != synset else None, "parents": above, "merged": merged}
+        above, merged = hierarchy.parents(synset), hierarchy.merged(synset)
+        # The own leaf of a class has the name of that class.
+        usual = (
+            hierarchy.name(label) if (label := hierarchy.class_of(synset)) in hierarchy and label != synset else synset
+        )
+        name = None if hierarchy.name(synset) == usual else hierarchy.name(synset)
+        record = {"id": synset, "name": name, "parents": above, "merged": merged}
         fields = {key: value for key, value in record.items() if value not in (None, ())}
         lines.append("    " + json.dumps(fields, ensure_ascii=False))
     head: dict[str, Any] = {

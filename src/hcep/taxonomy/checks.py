@@ -125,7 +125,7 @@ def _graph(hierarchy: Hierarchy) -> Iterator[Finding]:
 
 def _names(hierarchy: Hierarchy) -> Iterator[Finding]:
     by_name: dict[str, list[str]] = {}
-    for synset in hierarchy:
+    for synset in (s for s in hierarchy if hierarchy.class_of(s) == s):  # an own leaf has the name of its class
         by_name.setdefault(hierarchy.name(synset).casefold(), []).append(synset)
     repeated = {hierarchy.name(ids[0]): ids for ids in by_name.values() if len(ids) > 1}
     text = f"for several concepts: {quoted(repeated)}; give them different names, or merge the concepts"

@@ -24,7 +24,7 @@ class WorkingCopy:
         self.own_leaves = dict(hierarchy.own_leaves)
         self.ranks = hierarchy.ranks
         self.classes = {c for c in class_ids(hierarchy, classes).values() if c in hierarchy or c in self.own_leaves}
-        self._class_of = {leaf: c for c, leaf in self.own_leaves.items()}
+        self.class_of = {leaf: c for c, leaf in self.own_leaves.items()}
         self._emptied: list[str] = []
         self._deleted: list[str] = []
 
@@ -33,6 +33,7 @@ class WorkingCopy:
         if concept in self.parents:
             return concept
         matches = [synset for synset, name in self.names.items() if name.casefold() == concept.casefold()]
+        matches = [synset for synset in matches if self.class_of.get(synset) not in matches]  # the class, not its leaf
         if len(matches) > 1:
             raise HierarchyError(f"{concept!r} is the name of {len(matches)} concepts; give one id: {quoted(matches)}")
         if not matches:
@@ -82,7 +83,7 @@ class WorkingCopy:
                     raise HierarchyError("nothing would be left below the root")
                 self.delete(synset)
         gone, self._deleted = self._deleted, []
-        lost = [label for label in (self._class_of.get(s, s) for s in gone) if label in self.classes]
+        lost = [label for label in (self.class_of.get(s, s) for s in gone) if label in self.classes]
         lost = [label for label in lost if self.own_leaves.get(label, label) not in self.parents]
         if lost:
             raise HierarchyError(
@@ -107,9 +108,9 @@ class WorkingCopy:
             raise HierarchyError(f"this would close a cycle: {self.label(parent)} {where}")
 
     def refuse_own_leaf_parent(self, parent: str) -> None:
-        if parent in self._class_of:
+        if parent in self.class_of:
             raise HierarchyError(
-                f"{self.label(parent)} is the leaf of the class {self._class_of[parent]!r} and cannot have children; "
+                f"{self.label(parent)} is the leaf of the class {self.class_of[parent]!r} and cannot have children; "
                 f"use {self.label(self.parents[parent][0])} as their parent"
             )
 
@@ -237,6 +238,8 @@ class Rename(Edit):
 
     def apply(self, copy: WorkingCopy) -> None:
         synset = copy.find(self.synset)
+        label = copy.class_of.get(synset, synset)
+        synset = label if label in copy.parents else synset  # an own leaf has the name of its class
         if not self.name.strip():
             raise HierarchyError(f"the new name of {copy.label(synset)} is blank")
         copy.names[synset] = self.name

@@ -46,6 +46,7 @@ def order_survives(hierarchy: Hierarchy) -> bool:
 def labels(hierarchy: Hierarchy) -> dict[str, str]:
     """A unique label for each concept: its name, with the id in brackets if several share the name."""
     unique = {synset: hierarchy.name(synset) for synset in hierarchy}
+    unique |= {leaf: f"{unique[leaf]} (itself)" for leaf in hierarchy.own_leaves.values()}
     count = Counter(unique.values())
     taken = {name for name, n in count.items() if n == 1}
     for synset, label in unique.items():
@@ -72,11 +73,12 @@ def graph_loss(format: Format, hierarchy: Hierarchy) -> str | None:
 
 def detail_losses(format: Format, hierarchy: Hierarchy) -> tuple[str, ...]:
     """What else is lost, one sentence each: ids, numbering, merged chains, classes that are inner concepts."""
-    n_renamed = sum(hierarchy.name(s) != s for s in hierarchy)
+    names = {s: hierarchy.name(s) for s in hierarchy if hierarchy.class_of(s) == s}
+    n_renamed = sum(name != s for s, name in names.items())
     merged = {s: hierarchy.merged(s) for s in hierarchy if hierarchy.merged(s)}
     chains = quoted(name for pairs in merged.values() for _, name in pairs)
     n_own = len(hierarchy.own_leaves)
-    some_share = len({hierarchy.name(s) for s in hierarchy}) < len(hierarchy)
+    some_share = len(set(names.values())) < len(names)
     shared = "; a name that several share is followed by the id" if some_share and format.reads else ""
     lost = [
         ("ids", n_renamed, f"names kept, ids lost ({counted(n_renamed, 'concept')}){shared}"),
