@@ -81,7 +81,7 @@ def fit_dictionary(
 
 
 def _with_prior(
-    training: TrainingSet, fitted: FittedDictionary, without: HeldOut, kind: Prior, anchor: float
+    training: TrainingSet, fitted: FittedDictionary, without: HeldOutFit, kind: Prior, anchor: float
 ) -> FittedDictionary:
     """The dictionary with class means under a prior; "auto" keeps it as it was where held-out images fare no better.
 
@@ -113,7 +113,7 @@ def dictionary_of(
     return ConceptDictionary.from_images(hierarchy, moments, shrinkage=shrinkage, rescale=anchor > 0, **options)
 
 
-class HeldOut(NamedTuple):
+class HeldOutFit(NamedTuple):
     """A calibration, and the mean log loss of the held-out images it is from; NaN if none could be held out."""
 
     calibration: Calibration
@@ -126,7 +126,7 @@ def calibrate(
     moments: ClassMoments,
     anchor: float,
     prior: TreePrior | None = None,
-) -> HeldOut:
+) -> HeldOutFit:
     """Temperature and exponent on held-out images against all classes; a typical temperature if none can be held out.
 
     Means without the fold's images are noisier than those that predict. Temperatures measured on both follow
@@ -139,7 +139,7 @@ def calibrate(
     n_classes = training.n_classes
     folds = training.folds.only(max(CALIBRATION_IMAGES, CALIBRATION_SIZE // n_classes))
     if not len(folds.rows) or n_classes == 1:
-        return HeldOut(_uncalibrated(training, dictionary, anchor, prior))
+        return HeldOutFit(_uncalibrated(training, dictionary, anchor, prior))
     space, scored = training.left_out(folds.rows, dictionary.transform, moments, prior=prior), folds.rows[folds.scored]
     weights, own = training.weights[scored], training.own[scored]
     objectives = space.held_out(folds, anchor, n_classes)
@@ -148,7 +148,7 @@ def calibrate(
     fewer, all_of_them = _mean_noise(prior, n - 1.0)[own], _mean_noise(prior, n)[own]
     noisier = float(np.average((1.0 + MEAN_NOISE * fewer) / (1.0 + MEAN_NOISE * all_of_them), weights=weights))
     log_loss = float(np.average(log_losses(objectives, calibration), weights=weights))
-    return HeldOut(replace(calibration, temperature=calibration.temperature / noisier), log_loss)
+    return HeldOutFit(replace(calibration, temperature=calibration.temperature / noisier), log_loss)
 
 
 def _mean_noise(prior: TreePrior | None, n_images: Floats) -> Floats:
