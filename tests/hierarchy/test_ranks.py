@@ -173,3 +173,55 @@ def test_invalid_ranks_are_rejected(species):
         Hierarchy.from_json(species.to_json().replace('"Lynx": "Genus"', '"Lyncs": "Genus"'))
     with pytest.raises(HierarchyError, match="'Lynxes' is not a concept"):
         species.rank("Lynxes")
+
+
+@pytest.mark.parametrize("collapsed", [False, True])
+@pytest.mark.parametrize(
+    ("concept", "rank", "answer"),
+    [
+        ("Lynx lynx", "Family", "Felidae"),
+        ("Lynx lynx", "species", "Lynx lynx"),
+        ("Felidae", "genus", "Felidae"),
+        ("Vulpes vulpes", "family", "Canidae"),
+        ("Vulpes vulpes", "GENUS", "Vulpes"),
+        ("Iris sibirica", "Kingdom", "Plantae"),
+    ],
+)
+def test_an_answer_at_a_rank_or_above(species, collapsed, concept, rank, answer):
+    h = species.collapse() if collapsed else species
+    assert h.at_rank(concept, rank)[0] == answer
+
+
+def test_a_merged_concept_is_answered_through_the_one_it_is_merged_into(species):
+    h = species.collapse()
+    assert h.at_rank("Vulpes vulpes", "family") == ("Canidae", "Vulpes vulpes")
+    assert species.at_rank("Vulpes vulpes", "family") == ("Canidae", "Canidae")
+    assert h.lineage("Canidae") == {"Kingdom": "Animalia", "Order": "Carnivora", "Family": "Canidae"}
+    assert h.lineage("Vulpes vulpes") == species.lineage("Vulpes vulpes")
+    assert h.lineage("Felidae") == {"Kingdom": "Animalia", "Order": "Carnivora", "Family": "Felidae"}
+
+
+def test_concepts_without_a_rank_are_above_a_rank_until_it_is_reached():
+    edges = [("thing", "animals"), ("animals", "Felidae"), ("Felidae", "big cats"), ("big cats", "lion")]
+    h = Hierarchy.from_edges([*edges, ("thing", "stone")]).with_ranks({"Felidae": "family", "lion": "species"})
+    assert h.at_rank("lion", "family") == ("Felidae", "Felidae")
+    assert h.at_rank("big cats", "species") == ("big cats", "big cats")
+    assert h.at_rank("animals", "family") == ("animals", "animals")
+    assert h.at_rank("stone", "family") == ("stone", "stone")
+    only_low = h.with_ranks({"animals": "species"})
+    assert only_low.with_ranks({"Felidae": "family", "animals": "species"}).at_rank("animals", "family") is None
+
+
+def test_the_class_of_an_own_leaf_is_answered(species):
+    h = species.with_classes(["Lynx"])
+    assert h.at_rank(h.leaf_of("Lynx"), "species")[0] == "Lynx"
+    assert h.lineage(h.leaf_of("Lynx"))["Genus"] == "Lynx"
+
+
+def test_unknown_ranks_are_refused(species):
+    with pytest.raises(
+        HierarchyError, match=r"'famly' is not a rank of this hierarchy, which has .*Near matches: 'Family'"
+    ):
+        species.at_rank("Lynx", "famly")
+    with pytest.raises(HierarchyError, match="rank 'family': the hierarchy has no ranks; the titles of level columns"):
+        species.with_ranks({}).at_rank("Lynx", "family")

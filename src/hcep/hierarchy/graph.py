@@ -299,6 +299,59 @@ class Hierarchy:
         ids, parents, names, merged, own_leaf, _ = self._state()
         return Hierarchy(ids, parents, names, merged, own_leaf, ranks)
 
+    def find_rank(self, rank: str) -> str:
+        """The rank that a user means: one of `rank_names`, in upper or lower case."""
+        matches = [name for name in self.rank_names if name.casefold() == rank.casefold()]
+        if matches:
+            return rank if rank in matches else matches[0]
+        if not self.ranks:
+            raise HierarchyError(f"rank {rank!r}: the hierarchy has no ranks; the titles of level columns give them")
+        close = near_matches(rank, self.rank_names)
+        raise HierarchyError(
+            f"{rank!r} is not a rank of this hierarchy, which has {quoted(self.rank_names, 12)}.{close}"
+        )
+
+    def at_rank(self, concept: str, rank: str) -> tuple[str, str] | None:
+        """The most specific concept at a rank or above it, of a concept and those above it; None if there is none.
+
+        Returned are its id, and the synset it is merged into, or its id again. A concept without a rank counts as above
+        the rank until the path reaches the rank. Of several parents, the first counts.
+
+        >>> h = Hierarchy.from_edges([("animal", "Felidae"), ("Felidae", "Lynx"), ("animal", "Canidae")])
+        >>> h = h.with_ranks({"Felidae": "family", "Canidae": "family", "Lynx": "genus"}).collapse()
+        >>> h.at_rank("Lynx", "family"), h.lineage("Lynx")
+        (('Felidae', 'Lynx'), {'family': 'Felidae', 'genus': 'Lynx'})
+        """
+        order = {name: i for i, name in enumerate(self.rank_names)}
+        limit, found, reached = order[self.find_rank(rank)], None, False
+        for one, _, synset in self._trail(concept):
+            own = order.get(self._ranks.get(one, ""))
+            if (reached and own is None) or (own is not None and own > limit):
+                break
+            found, reached = (one, synset), reached or own == limit
+        return found
+
+    def lineage(self, concept: str) -> dict[str, str]:
+        """The name of the concept of each rank, of a concept and those above it; also for one that was merged."""
+        return {self._ranks[one]: name for one, name, _ in self._trail(concept) if one in self._ranks}
+
+    def _trail(self, concept: str) -> list[tuple[str, str, str]]:
+        """Id, name and synset of a concept and everything above it, the highest first, with merged ones; no root."""
+        below = concept if concept in self._index else self._absorbed.get(concept, concept)
+        path, i = [], self.index(below)
+        while i:
+            path.append(i)
+            i = self._parents(i)[0]
+        trail = [(one, name, s) for s in self._ids(path[::-1]) for one, name in (*self.merged(s), (s, self.name(s)))]
+        trail = [(self._class_of.get(one, one), name, s) for one, name, s in trail]
+        ends = [k for k, (one, *_) in enumerate(trail) if one == self._class_of.get(concept, concept)]
+        return trail[: ends[0] + 1] if ends else trail
+
+    @cached_property
+    def _absorbed(self) -> dict[str, str]:
+        """The synset that each merged concept is merged into."""
+        return {one: synset for synset, chain in self._merged.items() for one, _ in chain}
+
     def leaf_of(self, label: str) -> str:
         """The leaf of a class: the class itself, or its own leaf if it is an inner synset."""
         if label in self._own_leaf:
