@@ -28,14 +28,14 @@ model.calibrate(X[half], y[half])
 # %%
 # The more certainty is asked for, the higher up the answers: how many are still a class, and how often they hold
 # the truth.
-for alpha in (0.1, 0.01, 0.002):
-    answers = model.predict_concept(X[~half], alpha=alpha)
+for sure in (0.9, 0.99, 0.995):
+    answers = model.predict_concept(X[~half], sure=sure)
     right = [
-        truth == answer or answer in data.hierarchy.ancestors(truth)
+        answer is None or truth == answer or answer in data.hierarchy.ancestors(truth)
         for truth, answer in zip(y[~half], answers, strict=True)
     ]
     exact = np.mean([answer in names for answer in answers])
-    print(f"at least {1 - alpha:.1%} asked: {np.mean(right):.1%} hold the truth, {exact:.0%} name a class")
+    print(f"at least {sure:.1%} asked: {np.mean(right):.1%} hold the truth, {exact:.0%} name a class")
 
 # %%
 # The churches, which the model has never met:

@@ -653,8 +653,8 @@ def test_a_hierarchy_can_be_pairs_a_file_or_a_networkx_graph(pets, tmp_path):
 def test_explain_images_takes_a_fitted_classifier() -> None:
     data = make_hierarchical_concepts(branching=3, depth=2, dim=10, noise=1e-3, samples_per_leaf=8)
     model = HCEPClassifier(data.hierarchy, shrinkage=None, anchor=0.1).fit(data.X, data.y).calibrate(data.X, data.y)
-    one = explain_images(data.X[:1], model, coverage=0.9, why_not=[data.y[-1]], n_best=2)[0]
-    assert one.hedged is not None
+    one = explain_images(data.X[:1], model, sure=0.9, why_not=[data.y[-1]], n_best=2)[0]
+    assert one.answer is not None
     assert len(one.contrasts) == len(one.rivals) == 1
     with pytest.raises(TypeError, match="covrage"):
         explain_images(data.X[:1], model, covrage=0.9)  # type: ignore[call-arg]

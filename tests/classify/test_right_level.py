@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from hcep import Hierarchy, HierarchyError, roll_up
 from hcep.classify import calibrate_levels
+from hcep.classify.right_level import promise
 from hcep.errors import HCEPError
 
 TREE = Hierarchy.from_edges(
@@ -141,10 +142,47 @@ def test_no_answer_is_printed_below_what_was_promised() -> None:
     assert is_class.mean() > (roll_up(photos(4000, 2, 2.0)[0], TREE, classes=CLASSES).class_probability > 0.9).mean()
 
 
-def test_with_too_few_held_out_images_nothing_is_promised() -> None:
+def test_with_too_few_held_out_images_nothing_is_promised_and_the_model_estimates() -> None:
     held, own = photos(8, 1)
     calibration = calibrate_levels(held, [CLASSES[c] for c in own], TREE, classes=CLASSES)
-    assert set(roll_up(held, TREE, classes=CLASSES, calibration=calibration).answer) == {None}
+    rows = [[0.99, 0.01, 0.0, 0.0], [0.3, 0.3, 0.2, 0.2]]
+    rolled = roll_up(rows, TREE, classes=CLASSES, calibration=calibration)
+    assert (rolled.answer[1], rolled.answer_probability[0]) == (None, 0.99)
+    assert promise(0.9, calibration) is promise(0.9, None) is None
+
+
+def test_what_is_promised_is_said_in_one_sentence() -> None:
+    held, own = photos(1000, 1)
+    calibration = calibrate_levels(held, [CLASSES[c] for c in own], TREE, classes=CLASSES)
+    assert promise(0.9, calibration) == (
+        "At least 90 % of such answers are right, among doubtful photos and among sure ones, for photos like the 1,000 "
+        "held-out ones that the model was calibrated with."
+    )
+
+
+def test_the_printed_probability_is_the_own_estimate_or_what_is_promised() -> None:
+    held, own = photos(10_000, 1, 2.0)
+    calibration = calibrate_levels(held, [CLASSES[c] for c in own], TREE, classes=CLASSES)
+    rows = photos(1000, 2, 2.0)[0]
+    rolled = roll_up(rows, TREE, classes=CLASSES, calibration=calibration)
+    is_class = np.array([concept in CLASSES for concept in rolled.answer])
+    expected = np.maximum(rolled.class_probability[is_class], 0.9)
+    np.testing.assert_allclose(rolled.answer_probability[is_class], expected)
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=30, deadline=None)
+def test_a_higher_level_never_gives_a_more_specific_answer(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    held, own = photos(int(rng.integers(1, 400)), seed)
+    calibration = calibrate_levels(held, [CLASSES[c] for c in own], TREE, classes=CLASSES)
+    rows = photos(50, seed + 1)[0]
+    answered = [
+        roll_up(rows, TREE, classes=CLASSES, sure=sure, calibration=calibration).answer
+        for sure in (0.5, 0.8, 0.9, 0.95, 0.98)
+    ]
+    levels = [[0 if concept is None else TREE.level(concept) for concept in row] for row in answered]
+    assert (np.diff(levels, axis=0) <= 0).all()
 
 
 def test_calibration_refuses_labels_that_are_not_classes() -> None:

@@ -29,7 +29,7 @@ def cat(photos):  # noqa: F811
 
 
 def explained(model, photo, *options):  # noqa: F811
-    return run("explain", model, photo, "--encoder", ENCODER, *options)[0]
+    return run("explain", model, photo, "--encoder", ENCODER, "--sure", "0.6", *options)[0]
 
 
 def test_why_not_is_printed_in_words_and_json(model, cat):  # noqa: F811
@@ -60,16 +60,16 @@ def test_json_is_what_the_schema_says(model, cat):  # noqa: F811
 
 
 def test_concepts_are_forced_forbidden_and_changed(model, cat):  # noqa: F811
-    assert explained(model, cat).startswith("cat, ")
+    assert explained(model, cat).startswith("a cat, ")
     text = explained(model, cat, "--force", "vehicle", "--forbid", "bus")
-    assert text.startswith("car, ")
+    assert text.startswith("a car, ")
     assert "as requested, with vehicle" in text
     assert "as requested, without bus" in text
     record = json.loads(explained(model, cat, "--force", "vehicle", "--forbid", "bus", "--json"))[0]
     assert (record["class"], record["force"], record["forbid"]) == ("car", ["vehicle"], ["bus"])
-    assert explained(model, cat, "--set", "cat=-1").startswith("dog, ")
-    assert explained(model, cat, "--set", "cat*-1").startswith("dog, ")
-    assert explained(model, cat, "--set", "cat*1").startswith("cat, ")
+    assert explained(model, cat, "--set", "cat=-1").startswith("a dog, ")
+    assert explained(model, cat, "--set", "cat*-1").startswith("a dog, ")
+    assert explained(model, cat, "--set", "cat*1").startswith("a cat, ")
     words = ("explain", model, cat, "--encoder", ENCODER)
     fails("--set: expected a concept and its new coefficient, dog=0 or dog.2, got 'cat'", *words, "--set", "cat")
     fails("coefficients: 'bus' is not on the path of this image", *words, "--set", "bus=1")
@@ -93,19 +93,19 @@ def test_corrections_are_recorded_applied_and_undone(model, cat, photos, tmp_pat
     assert (line["class"], line["why"], line["who"], line["file"]) == ("bus", "wheels", "Ann", str(cat))
     moved = tmp_path / "moved.png"
     moved.write_bytes(cat.read_bytes())
-    assert explained(model, moved, "--corrections", file).startswith("bus, ")
-    assert explained(model, photos / "val" / "cat" / "1.png", "--corrections", file).startswith("cat, ")
+    assert explained(model, moved, "--corrections", file).startswith("a bus, ")
+    assert explained(model, photos / "val" / "cat" / "1.png", "--corrections", file).startswith("a cat, ")
     run(*correct, "--force", "animal", "--forbid", "cat")
-    assert explained(model, cat, "--corrections", file).startswith("dog, ")
+    assert explained(model, cat, "--corrections", file).startswith("a dog, ")
     run(*correct, "--undo")
-    assert explained(model, cat, "--corrections", file).startswith("bus, ")
+    assert explained(model, cat, "--corrections", file).startswith("a bus, ")
     assert run(*correct, "--undo")[0].endswith("1 correction undone\n")
-    assert explained(model, cat, "--corrections", file).startswith("cat, ")
+    assert explained(model, cat, "--corrections", file).startswith("a cat, ")
     fails("has no correction in", *correct, "--undo")
     fails("give what is right or wrong", *correct)
     fails("'cow' is not a concept", *correct, "--class", "cow")
     run(*correct, "--class", "vehicle")  # which one, nobody could tell
-    assert explained(model, cat, "--corrections", file).startswith(("bus, ", "car, "))
+    assert explained(model, cat, "--corrections", file).startswith(("a bus, ", "a car, ", "a vehicle, "))
     run(*correct, "--undo")
     fails("force: no path has all of 'animal', 'bus'", *correct, "--class", "bus", "--force", "animal")
 
@@ -119,7 +119,7 @@ def test_predict_and_evaluate_honour_corrections(model, photos, cat, tmp_path): 
         ["predict", str(model), str(photos), *words, "-o", str(tmp_path / "p.parquet"), "--corrections", str(file)],
     )
     assert "1 of 12 images have a correction" in told.stderr
-    rows = {row["id"]: row["predicted"] for row in pq.read_table(tmp_path / "p.parquet").to_pylist()}
+    rows = {row["id"]: row["class"] for row in pq.read_table(tmp_path / "p.parquet").to_pylist()}
     assert [id for id, predicted in rows.items() if predicted != Path(id).parent.name] == ["val/cat/0.png"]
     after = json.loads(run("evaluate", model, photos, *words, "--json", "--corrections", file)[0])["accuracy"]
     assert before - after == pytest.approx(1 / 12)
@@ -167,12 +167,12 @@ def test_unknown_concepts_and_incomplete_lines_of_a_file_give_notes(model, cat, 
     run("correct", model, cat, "--class", "bus", "--corrections", file)
     whole = file.read_bytes()
     file.write_bytes(whole + whole[:50])
-    text, aside = run("explain", model, cat, "--encoder", ENCODER, "--corrections", file)
-    assert text.startswith("bus, ")
+    text, aside = run("explain", model, cat, "--encoder", ENCODER, "--sure", "0.6", "--corrections", file)
+    assert text.startswith("a bus, ")
     assert "is incomplete and is ignored" in aside.replace("\n", " ")
     file.write_bytes(whole + b'{"image": "' + b"a" * 64 + b'", "forbid": ["cow"]}\n')
-    text, aside = run("explain", model, cat, "--encoder", ENCODER, "--corrections", file)
-    assert text.startswith("bus, ")  # the others hold
+    text, aside = run("explain", model, cat, "--encoder", ENCODER, "--sure", "0.6", "--corrections", file)
+    assert text.startswith("a bus, ")  # the others hold
     assert re.search(r"kept\.jsonl line 2: 'cow' is not a concept.* is ignored", aside.replace("\n", " "))
 
 
@@ -181,8 +181,8 @@ def test_a_correction_with_concepts_of_another_model_is_ignored(model, cat, tmp_
     file = tmp_path / "kept.jsonl"
     correct = ("correct", cat, "--corrections", file)
     assert "with the concepts of ImageNet, the built-in model" in run(*correct, "--class", "garbage truck")[0]
-    text, aside = run("explain", model, cat, "--encoder", ENCODER, "--corrections", file)
-    assert text.startswith("cat, ")
+    text, aside = run("explain", model, cat, "--encoder", ENCODER, "--sure", "0.6", "--corrections", file)
+    assert text.startswith("a cat, ")
     assert "corrected" not in text
     assert "kept.jsonl line 1: 'n03417042' is not a concept" in aside.replace("\n", " ")
     words = ("predict", model, cat.parents[2], "--encoder", ENCODER, "--split", "val", "-o", tmp_path / "p.csv")

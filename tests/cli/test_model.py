@@ -38,15 +38,29 @@ def model(tmp_path: Path) -> Path:
 
 def test_calibrated_coverage_holds_on_new_images(model: Path, tmp_path: Path) -> None:
     test, out = save(tmp_path / "test.npz", COLOURS, 2), tmp_path / "out.csv"
-    fails("no held-out scores.*hcep model calibrate", "predict", model, test, "--coverage", "0.9", "-o", out)
+    fails(
+        "hcep predict --coverage is now: hcep predict --sure SHARE",
+        "predict",
+        model,
+        test,
+        "--coverage",
+        "0.9",
+        "-o",
+        out,
+    )
+    for share in ("90", "0", "1", "-0.5"):
+        fails("--sure: expected a number between 0 and 1", "predict", model, test, "--sure", share, "-o", out)
+    run("predict", model, test, "-o", tmp_path / "estimates.csv")
     said, _ = run("model", "calibrate", model, save(tmp_path / "val.npz", COLOURS, 1, 30))
     assert "calibrated on 120 images" in said
-    run("predict", model, test, "--coverage", "0.9", "-o", out)
+    run("predict", model, test, "--sure", "0.9", "-o", out)
     rows = list(csv.DictReader(out.read_text(encoding="utf-8").splitlines()))
     above = {"cat": "animal", "dog": "animal", "car": "vehicle", "bus": "vehicle"}
-    right = [row["answer"] in (row["label"], above[row["label"]], "thing") for row in rows]
+    right = [row["answer"] in (row["label"], above[row["label"]], "") for row in rows]
     assert np.mean(right) >= 0.85
-    assert {"answer_name", "answer_probability", "kind"} <= set(rows[0])
+    columns = ["answer", "answer_name", "answer_probability", "rank", "class", "class_probability", "doubt", "kind"]
+    assert list(rows[0])[2:10] == columns
+    assert all(float(row["answer_probability"]) >= 0.9 for row in rows if row["answer"])
 
 
 def test_images_labelled_above_the_classes_teach_those_below(model: Path, tmp_path: Path) -> None:

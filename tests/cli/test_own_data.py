@@ -161,7 +161,7 @@ def test_predict_takes_photos_and_writes_csv(model: Path, photos: Path, tmp_path
     with (tmp_path / "p.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 12
-    assert [row["predicted"] for row in rows] == [row["label"] for row in rows]
+    assert [row["class"] for row in rows] == [row["label"] for row in rows]
     assert rows[0]["names"].startswith(("animal → ", "vehicle → "))
     assert len(rows[0]["coefficients"].split()) == 2
 

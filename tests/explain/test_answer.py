@@ -11,7 +11,7 @@ import hcep
 from hcep import HCEPClassifier, Hierarchy, explain_images
 from hcep.cli.console import path_tree, verdict
 from hcep.errors import HCEPError
-from hcep.explain.answer import UNLIKE, Answer, Step, percent
+from hcep.explain.answer import NOTHING, UNCLEAR, UNLIKE, Answer, Rival, Step, percent
 from hcep.explain.report import photo_report
 from tests.taxonomy.naming.bear_space import BEARS, LEAVES, bear_images
 
@@ -19,7 +19,10 @@ PATH = (Step("bear", "bear", (), 0.9, 0.5, None, 0.4),)
 
 
 def image(probability=0.95, unlike=False, **more):
-    return Answer(file="a/b.jpg", label="bear", name="bear", probability=probability, path=PATH, unlike=unlike, **more)
+    """An answer that is the class if it is 90 % likely, and nothing otherwise."""
+    sure = {"answer": "bear", "answer_name": "bear", "answer_probability": probability} if probability >= 0.9 else {}
+    fields = {"label": "bear", "name": "bear", "probability": probability, "unlike": unlike, **sure, **more}
+    return Answer(file="a/b.jpg", path=PATH, **fields)
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +33,12 @@ def bears():
 
 @pytest.mark.parametrize(
     ("probability", "unlike", "doubt"),
-    [(0.99, True, UNLIKE), (0.5, True, UNLIKE), (0.5, False, "unsure"), (0.79, None, "unsure"), (0.99, None, "")],
+    [(0.99, True, UNLIKE), (0.5, True, UNLIKE), (0.5, False, NOTHING), (0.79, None, NOTHING), (0.99, None, "")],
 )
 def test_nothing_doubtful_is_green(probability, unlike, doubt):
     one = image(probability, unlike, truth="bear")
     assert one.doubt == doubt
-    assert not one.sure
+    assert not one.is_sure
     assert "green" not in verdict(one)
     page = photo_report([one])
     body = page[page.index("<body") :]
@@ -43,15 +46,55 @@ def test_nothing_doubtful_is_green(probability, unlike, doubt):
     assert (UNLIKE in one.line()) == (UNLIKE in verdict(one)) == (f"{UNLIKE}</span>" in body) == bool(unlike)
 
 
+def test_the_answer_is_in_words():
+    rivals = (
+        Rival("wolf", "wolf", 0.3, ("animal", "wolf"), ("animal", "wolf")),
+        Rival("bus", "bus", 0.2, ("vehicle", "bus"), ("vehicle", "bus")),
+        Rival("ant", "ant", 0.04, ("animal", "ant"), ("animal", "ant")),
+    )
+    above = {"answer": "animal", "answer_name": "animal", "answer_probability": 0.93}
+    assert image().headline() == "a bear, 95 %"
+    assert image(0.45, **above, rivals=rivals).headline() == "an animal, 93 % (perhaps a bear, 45 %; wolf, 30 %)"
+    assert image(0.45, rivals=rivals).headline() == "not sure of anything (perhaps a bear, 45 %; wolf, 30 %; bus, 20 %)"
+    assert image(0.45, **above).doubt == UNCLEAR
+    latin = {"name": "Iris versicolor", "answer": "i", "answer_name": "Iridaceae", "answer_probability": 0.92}
+    assert image(0.41, **latin).headline() == "Iridaceae, 92 % (perhaps Iris versicolor, 41 %)"
+    assert image(0.45, **above).line().endswith("(perhaps a bear, 45 %): " + image().names())
+    assert "unsure" not in image(0.45).line()
+
+
+def test_an_answer_above_the_class_of_the_folder_is_right(bears):
+    X, y = bear_images(24)
+    answers = [one.replaced(truth=str(label)) for one, label in zip(explain_images(X, bears), y, strict=True)]
+    model = bears.path_model()
+    for one in answers:
+        expected = one.answer in (one.truth, *model.hierarchy.ancestors(one.truth))
+        assert one.correct == (expected if one.answer is not None else None)
+
+
+def test_a_class_that_is_an_inner_concept_is_never_called_itself():
+    tree = Hierarchy.from_edges([("r", "Iris"), ("Iris", "Iris pumila"), ("Iris", "Iris sibirica"), ("r", "Rosa")])
+    rng = np.random.default_rng(0)
+    y = np.repeat(["Iris", "Iris pumila", "Iris sibirica", "Rosa"], 8)
+    X = np.repeat(3 * np.eye(4, 6), 8, axis=0) + 0.1 * rng.normal(size=(32, 6))
+    model = HCEPClassifier(tree, coarse="own", shrinkage=None, anchor=0.1).fit(X, y)
+    answers = explain_images(X, model)
+    assert (answers[0].answer, answers[0].name) == ("Iris", "Iris")
+    assert model.predict_concept(X[:1]).tolist() == ["Iris"]
+    texts = [one.line() for one in answers]
+    assert not any("itself" in text for text in texts)
+    assert "(itself)" not in photo_report(answers[:1]).partition("<script")[0]
+
+
 def test_a_sure_answer_is_green():
-    assert image().sure
+    assert image().is_sure
     assert "green" in verdict(image())
     assert '<h2 class="good">' in photo_report([image()])
 
 
 def test_an_answer_that_differs_from_its_folder_is_marked_as_wrong():
     page = photo_report([image(truth="bus")])
-    assert '<h2 class="bad">✗ bear' in page
+    assert '<h2 class="bad">✗ a bear' in page
     assert "The folder says bus." in page
 
 

@@ -9,7 +9,6 @@ from PIL import Image
 
 from hcep import HCEPClassifier, Hierarchy, explain_images
 from hcep._checks import render_html
-from hcep.classify.hedging import Hedged
 from hcep.explain.answer import Answer, PictureObject, Rival, Step, TrainingPhoto
 from hcep.explain.corrections import Correction
 from hcep.explain.report import TEMPLATES, notebook_cards, photo_report
@@ -25,7 +24,12 @@ def hostile_answer() -> Answer:
         name=EVIL,
         probability=0.5,
         truth="other" + EVIL,
-        hedged=Hedged(EVIL, EVIL, 0.9, False, EVIL),
+        answer=EVIL + EVIL,
+        answer_name=EVIL,
+        answer_probability=0.9,
+        rank=EVIL,
+        promise=EVIL,
+        kind=EVIL,
         path=(Step(EVIL, EVIL, (EVIL, EVIL), 1.0, 0.5, EVIL, 0.5),),
         objects=(PictureObject(EVIL, 1.0, (EVIL,), (EVIL,)),),
         rivals=(Rival(EVIL, EVIL, 0.2, ("x", EVIL), ("x", EVIL)),),
@@ -94,7 +98,9 @@ def test_a_report_counts_and_marks_what_is_right(answers):
 
 def test_the_json_of_an_answer_has_all_its_fields(answers):
     record = json.loads(json.dumps(answers[0].to_dict()))
-    assert list(record)[:4] == ["image", "class", "name", "probability"]
+    first = ["image", "answer", "answer_name", "answer_probability", "rank", "class", "name", "probability"]
+    assert list(record)[:8] == first
+    assert record["class_probability"] == record["probability"]
     assert record["doubt"] == answers[0].doubt
     assert [step["name"] for step in record["path"]] == [step.name for step in answers[0].path]
     copy = answers[0].replaced(file="other.png", source=None)

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from hcep.hierarchy.names import nearly_same, same_but_for_spelling, singular, spelling_key
+from hcep.hierarchy.names import nearly_same, same_but_for_spelling, singular, spelling_key, with_article
 
 
 @pytest.mark.parametrize(
@@ -73,3 +73,24 @@ def test_five_thousand_names_are_not_compared_in_pairs():
     nearly_same(names)
     same_but_for_spelling(names)
     assert time.process_time() - start < 2.5
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        "an ice bear", "a bus", "sunglasses", "food", "an Arctic fox", "a Persian cat", "an Indian cobra",
+        "a Granny Smith", "an hourglass", "a European fire salamander", "an umbrella", "a ukulele", "a unicycle",
+        "an uninvited guest", "Iris", "Iridaceae", "Bellis perennis", "Rosa canina", "Canis lupus familiaris",
+        "n01440764", "class_7", "",
+    ],
+)  # fmt: skip
+def test_articles(expected):
+    assert with_article(expected.removeprefix("a ").removeprefix("an ")) == expected
+
+
+def test_a_headline_starts_with_a_capital():
+    assert [with_article(name, capital=True) for name in ("bus", "sunglasses", "Iris")] == [
+        "A bus",
+        "Sunglasses",
+        "Iris",
+    ]

@@ -44,7 +44,7 @@ def test_a_model_is_saved_with_what_it_needs_to_grow(folder: Path, pets_model: H
     again = load_model(save_model(loaded, folder))
     assert (again.n_grown_, again.n_unlike_) == (loaded.n_grown_, loaded.n_unlike_)
     np.testing.assert_array_equal(again.held_out_.scores, loaded.held_out_.scores)
-    assert again.predict_concept(X, 0.2).tolist() == loaded.predict_concept(X, 0.2).tolist()
+    assert again.predict_concept(X, sure=0.8).tolist() == loaded.predict_concept(X, sure=0.8).tolist()
     assert again.path_model().held_out is not None
 
 

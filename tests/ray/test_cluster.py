@@ -275,8 +275,8 @@ def test_predictions_and_scores_are_those_of_one_process(nodes: Any, data: Any, 
     ids = np.array([f"i{k}" for k in range(600)])
     write_predictions(model.path_model(), X, tmp_path / "one.parquet", ids=ids, labels=y)
     whole = pq.read_table(tmp_path / "one.parquet").to_pydict()
-    assert {name: found[name] for name in ("id", "label", "predicted", "path", "names")} == {
-        name: whole[name] for name in ("id", "label", "predicted", "path", "names")
+    assert {name: found[name] for name in ("id", "label", "class", "path", "names")} == {
+        name: whole[name] for name in ("id", "label", "class", "path", "names")
     }
     np.testing.assert_allclose(found["probability"], whole["probability"], atol=1e-6)
     parts[3].unlink()

@@ -82,11 +82,11 @@ def test_predictions_of_a_store_that_stays_on_disk_are_those_in_memory(tmp_path,
     run(*words, "-o", tmp_path / "parts.csv")
     whole, parts = (pq.read_table(tmp_path / f"{name}.parquet") for name in ("whole", "parts"))
     assert pq.ParquetFile(tmp_path / "parts.parquet").num_row_groups == 3
-    assert parts.drop_columns(["probability", "coefficients", "residual_norm"]).equals(
-        whole.drop_columns(["probability", "coefficients", "residual_norm"])
+    assert parts.drop_columns(["class_probability", "answer_probability", "coefficients", "residual_norm"]).equals(
+        whole.drop_columns(["class_probability", "answer_probability", "coefficients", "residual_norm"])
     )
     np.testing.assert_allclose(parts["probability"], whole["probability"], rtol=1e-6)
-    assert read_csv(tmp_path / "parts.csv")["predicted"].equals(whole["predicted"])
+    assert read_csv(tmp_path / "parts.csv")["class"].equals(whole["class"])
 
 
 @pytest.fixture

@@ -71,7 +71,9 @@ def test_a_photo_is_remembered_by_its_hash(client, church):
 
 def test_predict_returns_the_rows_of_the_command(client, church):
     row, one = posted(client, "/predict", church)[0], posted(client, "/explain", church)[0]
-    assert (row["predicted"], row["path"]) == (one["class"], [step["synset"] for step in one["path"]])
+    names = ("answer", "answer_name", "answer_probability", "rank", "class", "class_probability", "doubt", "kind")
+    assert [row[name] for name in names] == [one[name] for name in names]
+    assert row["path"] == [step["synset"] for step in one["path"]]
     assert row["coefficients"] == pytest.approx([step["coefficient"] for step in one["path"]])
 
 
@@ -116,7 +118,9 @@ def test_corrections_are_saved_applied_listed_and_undone(client, photos):
     [
         ("/explain", {"force": "no such concept"}, "no such concept"),
         ("/explain", {"force": "cat", "forbid": "animal"}, "cat"),
-        ("/explain", {"coverage": "0.9"}, "calibrate"),
+        ("/explain", {"coverage": "0.9"}, "coverage is now: sure"),
+        ("/predict", {"coverage": "0.9"}, "coverage is now: sure"),
+        ("/explain", {"sure": "90"}, "sure"),
         ("/explain", {"n_best": "0"}, "n_best"),
         ("/explain", {"objects": "many"}, "objects"),
         ("/contrast", {}, "why_not"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn, Self
 
@@ -30,6 +31,7 @@ from hcep.classify.heads import make_head, n_iterations
 from hcep.classify.hedging import HeldOutScores
 from hcep.classify.objects import stopping_rule
 from hcep.classify.path_model import Inference, PathModel
+from hcep.classify.right_level import SURE, require_sure
 from hcep.classify.training import TrainingSet
 from hcep.classify.transformer import HCEPTransformer
 from hcep.classify.tree_prior import Prior, under_prior
@@ -422,10 +424,11 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
     # -- how sure ------------------------------------------------------------------------------------
 
     def calibrate(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Score labelled images that the model was not fitted on, for the guarantees of the methods below.
+        """Score labelled images that the model was not fitted on, for the promises of the methods below.
 
-        `predict_concept`, `predict_set`, `unknown_kind` and `is_unknown` compute their guarantees from these scores.
-        They hold for new images of the same kind: the same classes in the same shares, the same cameras. Only images
+        `predict_concept` turns its estimate into a promise by these scores, and `predict_set`, `unknown_kind` and
+        `is_unknown` need them. What they promise holds for new images of the same kind: the same classes in the same
+        shares, the same cameras. `hcep.classify.right_level.promise` says it in one sentence. Only images
         that are labelled with a class can be used: ``len(model.held_out_)`` says how many these were.
         """
         own = self._exact_classes(y, len(np.asarray(X)))
@@ -449,36 +452,59 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         parts = list(blocks(0, len(images), len(self.classes_))) or [slice(0, 0)]
         return [work(model, self.infer(images[rows], explained=True), rows) for rows in parts]
 
-    def predict_concept(self, X: ArrayLike, alpha: float = 0.1, *, by_class: bool = False) -> NDArray[np.object_]:
-        """Return the id of the lowest concept that the true class is below with probability ``1 - alpha``.
+    def predict_concept(
+        self, X: ArrayLike, alpha: float | None = None, *, sure: float | None = None, by_class: bool = False
+    ) -> NDArray[np.object_]:
+        """Return the id of the most specific concept that is at least `sure` likely for each image.
 
-        It may be the root. With `by_class` the guarantee holds for the images of every class by themselves (Mondrian);
-        a class with fewer than ``1 / alpha - 1`` held-out images can then never be excluded.
+        It is None if nothing but the root is: the model is not sure of anything. After `calibrate`, and with enough
+        held-out images, the true class is below it with probability at least `sure`, among images that the model is
+        sure of and among doubtful ones (see `hcep.classify.right_level`).
+
+        Parameters
+        ----------
+        X : (n_images, n_dims) array
+        sure : float between 0 and 1, 0.9 by default; `alpha` is its former name, ``1 - sure``
+        by_class : promise it for the images of every class by themselves; needs `calibrate`. A class with fewer than
+            ``sure / (1 - sure)`` held-out images can then never be excluded.
         """
-        return self._concepts(X, lambda model, found: hedging.hedged_nodes(model, found, alpha, by_class=by_class))
+        level = _sure(sure, alpha, SURE)
 
-    def predict_set(self, X: ArrayLike, alpha: float = 0.1, *, by_class: bool = False) -> list[tuple[str, ...]]:
+        def synsets(model: PathModel, found: Inference, _: slice) -> NDArray[np.intp]:
+            if not by_class:
+                return hedging.right_levels(model, found, level)[0]
+            nodes = hedging.hedged_nodes(model, found, 1.0 - level, by_class=True)
+            return np.asarray(model.hierarchy.path_tree.synset[nodes])
+
+        index, h = np.concatenate(self._in_blocks(X, synsets)).tolist(), self.hierarchy_
+        return np.array([None if i == 0 else h.class_of(h.ids[i]) for i in index], dtype=object)
+
+    def predict_set(
+        self, X: ArrayLike, alpha: float | None = None, *, sure: float | None = None, by_class: bool = False
+    ) -> list[tuple[str, ...]]:
         """Return the classes that an image may belong to, as concepts that stand for all classes below them.
 
-        The true one is among them with probability at least ``1 - alpha``; parameters are those of `predict_concept`.
+        The true one is among them with probability at least `sure`, which needs `calibrate`; parameters are those of
+        `predict_concept`.
         """
+        level = _sure(sure, alpha, SURE)
 
         def subtrees(model: PathModel, found: Inference, _: slice) -> list[tuple[str, ...]]:
-            return hedging.as_subtrees(model, hedging.class_sets(model, found, alpha, by_class=by_class))
+            return hedging.as_subtrees(model, hedging.class_sets(model, found, 1.0 - level, by_class=by_class))
 
         return [answer for part in self._in_blocks(X, subtrees) for answer in part]
 
-    def unknown_kind(self, X: ArrayLike, alpha: float = 0.2) -> NDArray[np.object_]:
+    def unknown_kind(
+        self, X: ArrayLike, alpha: float | None = None, *, sure: float | None = None
+    ) -> NDArray[np.object_]:
         """Return, for images of classes that the model does not know, the concept they are a kind of.
 
-        It is above the true class with probability at least ``1 - alpha``, as far as unknown classes are to the model
-        what its own classes would be if each were taken away; the root if nothing can be said.
+        It is above the true class with probability at least `sure` (default 0.8), as far as unknown classes are to the
+        model what its own classes would be if each were taken away; the root if nothing can be said. `alpha` is the
+        former name, ``1 - sure``.
         """
-        return self._concepts(X, lambda model, found: hedging.kinds(model, found, alpha))
-
-    def _concepts(self, X: ArrayLike, nodes: Callable[[PathModel, Inference], NDArray[np.intp]]) -> NDArray[np.object_]:
-        """Ids of the concepts at nodes of the path tree."""
-        parts = self._in_blocks(X, lambda model, found, _: nodes(model, found))
+        level = _sure(sure, alpha, 0.8)
+        parts = self._in_blocks(X, lambda model, found, _: hedging.kinds(model, found, 1.0 - level))
         hierarchy = self.hierarchy_
         return np.asarray(np.array(hierarchy.ids, dtype=object)[hierarchy.path_tree.synset[np.concatenate(parts)]])
 
@@ -707,3 +733,14 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         """Numbers of the present classes for those that there will be."""
         known = dict(zip(self.classes_.tolist(), numbers.tolist(), strict=True))
         return np.array([known.get(label, new) for label in labels])
+
+
+def _sure(sure: float | None, alpha: float | None, default: float) -> float:
+    """The level that a call asks for, by its name or by its former one."""
+    if alpha is None:
+        return require_sure(default if sure is None else sure)
+    if sure is not None:
+        raise HCEPError("alpha is the former name of 1 - sure; pass sure alone")
+    level = 1.0 - require_sure(alpha, "alpha")
+    warnings.warn(f"alpha={alpha:g} is now sure={level:g}", DeprecationWarning, stacklevel=3)
+    return level

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from hcep.classify.path_model import Inference, PathModel
-from hcep.classify.right_level import conformal_quantile
+from hcep.classify.right_level import SURE, HeldOutLevels, conformal_quantile
 from hcep.dictionary.checks import blocks
 from hcep.errors import HCEPError
 
@@ -28,8 +27,10 @@ WEIGHT = 12.0
 ENOUGH = 20
 #: Columns of `HeldOutScores.scores`: the probability of the first concept on the answer's path that the true class is
 #: not below, or 0; 1 minus the probability of the true class; like the first, with the true class taken away from the
-#: model, as if it were unknown; the novelty score.
-SCORES = ("concept", "classes", "kind", "unknown")
+#: model, as if it were unknown; the novelty score; the score of `Levels.held_out`, and the probability of the answer.
+#: Models of earlier releases lack the last two.
+SCORES = ("concept", "classes", "kind", "unknown", "level", "confidence")
+N_EARLIER = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class HeldOutScores:
     """Scores of labelled images that the model was not fitted on, from which guarantees are computed."""
 
     class_index: NDArray[np.int64]  # (n_images,); the true class of each
-    scores: Floats  # (n_images, 4)
+    scores: Floats  # (n_images, 6)
 
     def __len__(self) -> int:
         return len(self.class_index)
@@ -55,10 +56,54 @@ def class_quantiles(model: PathModel, which: str, alpha: float, by_class: bool) 
     return np.array([held.quantile(which, alpha, held.class_index == c) for c in range(len(model.classes))])
 
 
+def held_out_levels(model: PathModel) -> HeldOutLevels | None:
+    """What turns the model's estimates into a promise; None if no images, or none by this release, calibrated it."""
+    if model.held_out is None or model.held_out.scores.shape[1] == N_EARLIER:
+        return None
+    return HeldOutLevels(*(model.held_out.scores[:, SCORES.index(name)] for name in ("level", "confidence")))
+
+
+def right_levels(
+    model: PathModel, inference: Inference, sure: float = SURE, limited: NDArray[np.bool_] | None = None
+) -> tuple[NDArray[np.intp], Floats]:
+    """The synset that answers for each image, 0 if nothing is sure enough, and how sure it is (see `Levels.choose`).
+
+    What held-out images promise does not hold for images whose paths are `limited`, (n_images,).
+    """
+    held_out = held_out_levels(model)
+    synsets, sureness = model.levels.choose(inference.probabilities, inference.class_index, sure, held_out)
+    if held_out is not None and limited is not None and limited.any():
+        own = model.levels.choose(inference.probabilities, inference.class_index, sure)
+        synsets, sureness = np.where(limited, own[0], synsets), np.where(limited, own[1], sureness)
+    return synsets, sureness
+
+
+class AnswerConcept(NamedTuple):
+    """A concept that answers for an image: its id, or the label of a class, with its name and rank."""
+
+    id: str
+    name: str
+    rank: str | None
+
+
+def answer_concepts(
+    model: PathModel, inference: Inference, sure: float = SURE, limited: NDArray[np.bool_] | None = None
+) -> tuple[list[AnswerConcept | None], list[float]]:
+    """`right_levels` as concepts, None if nothing is sure enough, and how sure each is."""
+    h = model.hierarchy
+    synsets, sureness = right_levels(model, inference, sure, limited)
+    concepts: dict[int, AnswerConcept | None] = {0: None}
+    for i in np.unique(synsets[synsets > 0]).tolist():
+        concept, c = h.class_of(h.ids[i]), int(model.class_of_synset[i])
+        label = concept if c < 0 else str(model.classes[c])
+        concepts[i] = AnswerConcept(label, h.name(concept), h.rank(concept))
+    return [concepts[i] for i in synsets.tolist()], sureness.tolist()
+
+
 def hedged_nodes(
     model: PathModel, inference: Inference, alpha: float = 0.1, *, by_class: bool = False
 ) -> NDArray[np.intp]:
-    """The concept that each answer stops at, as a node of the path tree; 0, the root, if no step is sure enough.
+    """The concept that each answer stops at with one threshold for all images, or with one per class, as a node.
 
     With ``v_1, v_2, …`` the path of the answer and ``P(v)`` the probability of the classes below v, the score of a
     class is ``P(v_l)`` for the first v_l that it is not below. The walk goes on to v_l while P(v_l) is above the
@@ -72,36 +117,17 @@ def kinds(model: PathModel, inference: Inference, alpha: float = 0.2) -> NDArray
     return _descend(model, inference, class_quantiles(model, "kind", alpha, False))
 
 
-class Hedged(Struct, frozen=True):
-    """The answer for one image with a guaranteed coverage."""
+def unknown_kinds(model: PathModel, inference: Inference, false_alarms: float = 0.05) -> list[str | None]:
+    """What each image is a kind of, by name, if it seems to belong to no class of the model; needs explained shares.
 
-    concept: str  # the lowest concept that is sure enough
-    name: str
-    probability: float  # of the classes below it
-    is_class: bool  # whether it is the predicted class itself
-    kind: str | None  # the name of what the image is a kind of, if it seems to belong to no class of the model
-
-    def __str__(self) -> str:
-        sure = f"{100 * min(self.probability, 0.99):.0f} %"
-        text = f"{self.name}, {sure}" + ("" if self.is_class else "; which one is unclear")
-        return text + ("" if self.kind is None else f"; maybe a kind of {self.kind} that is not in the hierarchy")
-
-
-def hedges(model: PathModel, inference: Inference, alpha: float = 0.1, *, false_alarms: float = 0.05) -> list[Hedged]:
-    """The answer for each image: the true class is below it with probability at least ``1 - alpha``.
-
-    `inference` has explained shares; `false_alarms` is the share of known images that may be taken for unknown ones.
+    `false_alarms` is the share of known images that may be taken for unknown ones. None for all images of a model
+    without held-out scores.
     """
-    h, tree, nodes = model.hierarchy, model.hierarchy.path_tree, hedged_nodes(model, inference, alpha)
-    is_unknown = unknown_scores(model, inference) > scores_of(model).quantile("unknown", false_alarms)
-    names = [h.name(h.ids[i]) for i in tree.synset[kinds(model, inference)]]
-    concepts = tree.synset[nodes].tolist()
-    members = model.classes_below[:, concepts].toarray().T > 0
-    below = np.where(members, inference.probabilities, 0.0).sum(axis=1).tolist()
-    return [
-        Hedged(h.ids[i], h.name(h.ids[i]), p, not tree.n_children[v], name if unknown else None)
-        for i, v, p, name, unknown in zip(concepts, nodes.tolist(), below, names, is_unknown.tolist(), strict=True)
-    ]
+    if model.held_out is None:
+        return [None] * len(inference.class_index)
+    h, threshold = model.hierarchy, model.held_out.quantile("unknown", false_alarms)
+    is_unknown, synsets = unknown_scores(model, inference) > threshold, h.path_tree.synset[kinds(model, inference)]
+    return [h.name(h.ids[i]) if unknown else None for i, unknown in zip(synsets, is_unknown, strict=True)]
 
 
 def class_sets(
@@ -136,7 +162,9 @@ def held_out_scores(model: PathModel, inference: Inference, own: NDArray[np.intp
     rival, nodes = np.argmax(others, axis=1), _answer_nodes(model, inference)
     rival_nodes = np.where(rival == inference.class_index, nodes, _first_nodes(model)[rival])
     concept, kind = _scores(model, probabilities, nodes, own), _scores(model, others, rival_nodes, own)
+    levels = model.levels.held_out(probabilities, inference.class_index, own)
     scores = [concept, 1.0 - probabilities[rows, own], kind, unknown_scores(model, inference)]
+    scores += [levels.scores, levels.confidence]
     return HeldOutScores(own.astype(np.int64), np.column_stack(scores))
 
 
@@ -144,7 +172,7 @@ def scores_of(model: PathModel) -> HeldOutScores:
     """The held-out scores of a model; raises HCEPError if it has none."""
     if model.held_out is None:
         raise HCEPError(
-            "the model has no held-out scores, which a guaranteed coverage needs: call model.calibrate(X, y) with "
+            "the model has no held-out scores, which a promise needs: call model.calibrate(X, y) with "
             "labelled images that it was not fitted on (`hcep model calibrate MODEL STORE`)"
         )
     return model.held_out

@@ -22,11 +22,11 @@ Floats = NDArray[np.float64]
 SURE = 0.9
 #: Held-out images are compared with images of about the same confidence, the probability of the likeliest class:
 #: between two of these edges, or between edges further apart if a bin would have fewer images than this.
-EDGES, FEWEST = (0.2, 0.4, 0.6, 0.8, 0.95), 100
+EDGES, FEWEST = (0.2, 0.4, 0.6, 0.8, 0.95), 50
 #: However well answers do on held-out images, an answer is more likely than not.
 LEAST = 0.5
-#: Rows of probabilities may exceed 1 by this much: files round.
-ROUNDING = 0.01
+#: Rows of probabilities may exceed 1 by this much: files round. Sums of probabilities are rounded by less than this.
+ROUNDING, ROUNDED = 0.01, 1e-9
 
 
 def require_sure(sure: Any, name: str = "sure") -> float:
@@ -99,17 +99,13 @@ class Levels:
         """The synset that answers for each image, 0 if nothing is sure, and how sure it is, both (n_images,)."""
         sure = require_sure(sure)
         synsets, values = self.candidates(probabilities, class_index)
-        confidence = probabilities[np.arange(len(class_index)), class_index]
-        if held_out is None:
-            is_sure = values >= sure - 1e-9  # sums of probabilities are rounded
-        else:
-            is_sure = (values > held_out.thresholds(confidence, sure)[:, None]) & (values > min(LEAST, sure))
-        rows, first = np.arange(len(values)), np.argmax(is_sure, axis=1)
-        answered = is_sure.any(axis=1)
-        chosen = np.where(answered, values[rows, first], 0.0)
+        thresholds, promised = np.full(len(values), sure - ROUNDED), np.zeros(len(values), dtype=bool)
         if held_out is not None:
-            chosen = np.where(answered, held_out.shares_right(confidence, chosen, sure), 0.0)
-        return np.where(answered, synsets[rows, first], 0), chosen
+            thresholds, promised = held_out.rule(probabilities[np.arange(len(values)), class_index], sure)
+        is_sure = values > thresholds[:, None]
+        rows, first, is_answered = np.arange(len(values)), np.argmax(is_sure, axis=1), is_sure.any(axis=1)
+        chosen = np.maximum(values[rows, first], np.where(promised, sure, 0.0))
+        return np.where(is_answered, synsets[rows, first], 0), np.where(is_answered, chosen, 0.0)
 
     def held_out(self, probabilities: Floats, class_index: NDArray[np.intp], own: NDArray[np.intp]) -> HeldOutLevels:
         """What labelled images that the classifier never saw, of classes `own`, say about its answers.
@@ -181,29 +177,48 @@ class HeldOutLevels:
         which = np.searchsorted(edges, self.confidence, side="right")
         return edges, [np.sort(self.scores[which == b]) for b in range(len(edges) + 1)]
 
-    def thresholds(self, confidence: Floats, sure: float) -> Floats:
-        """What the probability of an answer must exceed, for images of these confidences; infinite with too few."""
-        thresholds = np.zeros(len(confidence))
-        # Levels that need larger bins are no less strict than the strictest that the usual bins allow.
-        for fewest, level in {(FEWEST, min(sure, FEWEST / (FEWEST + 1.0))), (_fewest(sure), sure)}:
-            edges, bins = self.bins(fewest)
-            quantiles = np.array([conformal_quantile(scores, 1.0 - level) for scores in bins])
-            thresholds = np.maximum(thresholds, quantiles[np.searchsorted(edges, confidence, side="right")])
-        return thresholds
+    def rule(self, confidence: Floats, sure: float) -> tuple[Floats, NDArray[np.bool_]]:
+        """What the probability of an answer must exceed, and whether that promises anything, both (n_images,).
 
-    def shares_right(self, confidence: Floats, probabilities: Floats, sure: float) -> Floats:
-        """The share of held-out images, of the same confidence, that an answer with this probability is right for."""
-        edges, bins = self.bins(_fewest(sure))
-        which, shares = np.searchsorted(edges, confidence, side="right"), np.empty(len(confidence))
-        for b, scores in enumerate(bins):
-            rows = which == b
-            shares[rows] = np.searchsorted(scores, probabilities[rows]) / (len(scores) + 1.0)
-        return shares
+        With too few held-out images for a promise, answers must be as likely as `sure` says.
+        """
+        thresholds, promised = self._rule(confidence, sure, _fewest(sure))
+        # A level that needs larger bins is no less strict than the strictest one that the usual bins allow.
+        usual, _ = self._rule(confidence, min(sure, FEWEST / (FEWEST + 1.0)), FEWEST)
+        return np.maximum(thresholds, usual), promised
+
+    def _rule(self, confidence: Floats, sure: float, fewest: int) -> tuple[Floats, NDArray[np.bool_]]:
+        edges, bins = self.bins(fewest)
+        quantiles = np.array([conformal_quantile(scores, 1.0 - sure) for scores in bins])
+        own = [max(sure - ROUNDED, scores.max(initial=0.0)) for scores in bins]
+        promised = np.isfinite(quantiles)
+        thresholds = np.where(promised, np.maximum(quantiles, min(LEAST, sure)), own)
+        which = np.searchsorted(edges, confidence, side="right")
+        return thresholds[which], promised[which]
+
+
+def promise(sure: float, held_out: HeldOutLevels | None) -> str | None:
+    """What answers of this level promise, in one sentence; None without enough held-out images.
+
+    >>> promise(0.9, None)
+    """
+    if held_out is None or len(held_out) < _needed(sure):
+        return None
+    among = " among doubtful photos and among sure ones," if len(held_out.edges(_fewest(sure))) else ""
+    return (
+        f"At least {100 * sure:g} % of such answers are right,{among} for photos like the "
+        f"{len(held_out):,} held-out ones that the model was calibrated with."
+    )
 
 
 def _fewest(sure: float) -> int:
     """Fewest held-out images of a bin that can promise this much."""
-    return max(FEWEST, int(np.ceil(1.0 / (1.0 - sure) - 1.0 - 1e-9)))
+    return max(FEWEST, _needed(sure))
+
+
+def _needed(sure: float) -> int:
+    """Fewest held-out images that can promise this much at all."""
+    return int(np.ceil(1.0 / (1.0 - sure) - 1.0 - 1e-9))
 
 
 def conformal_quantile(scores: Floats, alpha: float) -> float:
@@ -228,8 +243,8 @@ class RolledUp:
     ----------
     answer : (n_images,) object; id of the most specific concept that is sure enough, None if nothing is
     answer_name : (n_images,) object; its display name
-    answer_probability : (n_images,) float; nan if nothing is sure enough. With held-out images, the share of them, of
-        about the same confidence, for which an answer this likely was right
+    answer_probability : (n_images,) float; the probability of the classes below the answer or, if that is higher, what
+        held-out images promise; nan if nothing is sure enough
     class_index : (n_images,) int; the best guess below the answer, as a column of the probabilities
     class_probability : (n_images,) float
     """

@@ -61,13 +61,13 @@ def table_of(heads: Texts | None, rows: Iterable[Texts], n_left: int = 1, styles
     return table
 
 
-def verdict(one: explain.Answer) -> str:
-    """The class and its probability, coloured; green only if there is no doubt."""
-    from hcep.explain.answer import percent
-
-    colour = "green" if one.sure else "yellow" if one.doubt else "default"
-    doubt = f", [yellow]{one.doubt}[/]" if one.doubt else ""
-    return f"[bold {colour}]{escape(one.name)}[/], {percent(one.probability)}{doubt}"
+def verdict(one: explain.Answer, path: bool = False) -> str:
+    """The answer as `Answer.line` words it, coloured; green only if there is no doubt about the class."""
+    colour = "green" if one.is_sure else "yellow" if one.doubt else "default"
+    answer, perhaps = one.headline_parts()
+    remarks = "".join(f", [yellow]{escape(remark)}[/]" for remark in one.remarks())
+    line = f"[bold {colour}]{escape(answer)}[/]{escape(perhaps)}{remarks}"
+    return line + escape(one.line().removeprefix(one.summary())) if path else line
 
 
 def path_tree(answer: explain.Answer) -> Tree:

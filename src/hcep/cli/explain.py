@@ -24,8 +24,6 @@ from hcep.hierarchy import Hierarchy
 if TYPE_CHECKING:
     from hcep.explain.answer import Answers
 
-#: An unsure answer names other classes of at least this probability.
-NAMED = 0.05
 #: Photos whose maps fit one picture.
 MAX_STRIPS = 100
 #: Labels above the classes that a report lists.
@@ -43,7 +41,7 @@ def explain(
     ] = None,
     force: opt.Force = None,
     forbid: opt.Forbid = None,
-    coverage: opt.Coverage = None,
+    sure: opt.Sure = 0.9,
     html: Annotated[Path | None, option("Write an HTML report with the photos.", "--html FILE")] = None,
     where: Annotated[bool, option("Map where in the photo each concept is.", "--where")] = False,
     where_png: Annotated[Path | None, option("Write the maps as one PNG, a row per photo.", "--where-png FILE")] = None,
@@ -62,7 +60,7 @@ def explain(
     strict: opt.Strict = False,
     config: Config = None,
 ) -> None:
-    """Explain photos: the class of each and the path of concepts that leads to it."""
+    """Explain photos: what each shows, at the level that is sure, and the path of concepts that leads there."""
     from hcep.explain.finding import find_images, refuse_no_images
 
     model, images = model_and_images(model, images)
@@ -95,7 +93,7 @@ def explain(
         encoder=encoder,
         preprocessing=preprocessing,
         training=store or html is not None,
-        coverage=coverage,
+        sure=sure,
         n_paths=int(objects) if objects and objects.isdigit() else cast(Literal["auto"] | None, objects),
         why_not=why_not or (),
         force=force or (),
@@ -169,7 +167,7 @@ def _print(answers: Iterable[explaining.Answer], tree: bool, all_rivals: bool, h
     console, n = Console(), 0
     for n, one in enumerate(answers, start=1):  # noqa: B007 - the last n is returned
         file = f"{escape(Path(one.file).name)}: " if files or tree else ""
-        head = [file + verdict(one) + ("" if tree else f" ({escape(one.names())})"), *_above(one, h)]
+        head = [file + verdict(one, path=not tree), *_above(one, h)]
         tail = list(_below(one, all_rivals))
         if not tree:
             steps = [step for step in one.path if step.meaning]
@@ -183,7 +181,7 @@ def _print(answers: Iterable[explaining.Answer], tree: bool, all_rivals: bool, h
 
 
 def _above(one: explaining.Answer, h: Hierarchy) -> Iterator[str]:
-    """Lines above the path: the correction, what was forced and forbidden, the answer at a coverage, the objects."""
+    """Lines above the path: the correction, what was forced and forbidden, the objects."""
     from hcep.explain.answer import percent
 
     if one.correction is not None:
@@ -192,8 +190,6 @@ def _above(one: explaining.Answer, h: Hierarchy) -> Iterator[str]:
         if names:
             concepts = ", ".join(h.name(h.find(name)) for name in names)
             yield f"[dim]as requested, {what} {escape(concepts)}[/]"
-    if one.hedged is not None:
-        yield f"answer: [bold]{escape(str(one.hedged))}[/]"
     for part in one.objects if len(one.objects) > 1 else ():
         yield f"{percent(part.share)} [bold]{escape(part.name)}[/] ({escape(' → '.join(part.names))})"
 
@@ -205,9 +201,6 @@ def _below(one: explaining.Answer, all_rivals: bool) -> Iterator[str]:
     if all_rivals:
         for rival in one.rivals:
             yield f"[dim]or {escape(rival.name)}, {percent(rival.probability)} ({escape(rival.trail())})[/]"
-    elif one.doubt and one.rivals:
-        named = [r for r in one.rivals if r.probability >= NAMED] or list(one.rivals[:1])
-        yield f"[dim]or {'; '.join(f'{escape(r.name)}, {percent(r.probability)}' for r in named)}[/]"
     if one.nearest:
         like = [f"{escape(Path(photo.file).name)} ({escape(photo.name)})" for photo in one.nearest]
         yield f"[dim]like {', '.join(like)}[/]"

@@ -143,10 +143,10 @@ def calibrate(
     vectors: opt.Vectors = None,
     labels: opt.Labels = None,
 ) -> None:
-    """Calibrate a model on labelled images it was not fitted on, for --coverage.
+    """Calibrate a model on labelled images it was not fitted on.
 
-    Scores of unknown classes need it, too. The split `val` is used if there is one. Training images, and images
-    that are labelled above the classes, are ignored.
+    Held-out images turn the estimate of --sure into a promise, and tell unknown classes. The split `val` is used if
+    there is one. Training images, and images that are labelled above the classes, are ignored.
     """
     from hcep.explain.neighbours import fitted_on
     from hcep.models.model_encoder import own_labels
@@ -200,5 +200,7 @@ def _change(
     if fitted.images_per_class_ is not None and (note := fitted.drift()):
         tell(note)
     if fitted.held_out_ is None:
-        tell(f"--coverage and unknown classes need held-out images: hcep model calibrate {model} STORE")
+        tell(
+            f"held-out images turn --sure into a promise, and tell unknown classes: hcep model calibrate {model} STORE"
+        )
     return fitted

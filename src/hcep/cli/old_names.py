@@ -30,17 +30,18 @@ def _parameters(*names: str, **renamed: str) -> dict[str, str]:
 
 
 _OVERWRITE = {"--force": "--overwrite", "-f": "--overwrite"}
+_SURE = {"--coverage": "--sure SHARE"}
 _LABELS = {"--label": "--labels COLUMN"}
 _FORMAT = {"--format": "--option format=NAME"}
 _SECOND = "the data as second argument: hcep"
 #: By command, the options that are gone and what replaces them in the same command; "" if nothing does.
 OPTIONS: dict[str, dict[str, str]] = {
-    "audit": {**_OVERWRITE, **_LABELS},
+    "audit": {**_OVERWRITE, **_LABELS, **_SURE},
     "data": {"--preprocessing": ""},
     "demo": {"--images": "", "-n": "", "--beam-width": "", "-b": ""},
     "encode": {"--label-column": "--labels COLUMN", "--path-column": "--paths COLUMN"},
     "evaluate": {**_OVERWRITE, **_LABELS, "--format": "--output table.md (or .tex, .csv, .json)"},
-    "explain": {"--replace": "--overwrite"},
+    "explain": {"--replace": "--overwrite", **_SURE},
     "fit": {
         **_OVERWRITE,
         **_LABELS,
@@ -86,7 +87,7 @@ OPTIONS: dict[str, dict[str, str]] = {
     },
     "model calibrate": _LABELS,
     "open": {**_OVERWRITE, "--images": f"{_SECOND} open SOURCE DATA"},
-    "predict": {**_OVERWRITE, **_LABELS},
+    "predict": {**_OVERWRITE, **_LABELS, **_SURE},
     "serve": _parameters("photos", "queue", "batch", max_megabytes="megabytes", max_megapixels="megapixels"),
 }
 

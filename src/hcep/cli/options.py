@@ -100,9 +100,17 @@ Parameter = Annotated[
 Compare = Annotated[
     Names, option("Method, model folder or `all` to compare with. Repeatable.", "--compare NAME|FOLDER")
 ]
-Coverage = Annotated[
-    float | None,
-    option("Share of answers that must be right: 0.9 (calibrated models).", "--coverage SHARE"),
+
+
+def _share(value: float) -> float:
+    if not 0.0 < value < 1.0:
+        raise HCEPError(f"--sure: expected a number between 0 and 1, such as 0.9 for 90 %, got {value:g}")
+    return value
+
+
+Sure = Annotated[
+    float,
+    option("Answer with the most specific concept that is at least this likely.", "--sure SHARE", callback=_share),
 ]
 NBest = Annotated[int | None, option("How many of the best to show.", "--n-best N", "-n", min=1)]
 Force = Annotated[Names, option("Concept that must be on the path. Repeatable.", "--force CONCEPT")]

@@ -1,5 +1,7 @@
 """`hcep predict`: embeddings or photos into a table of classes and rooted paths."""
 
+from typing import Any
+
 import typer
 
 from hcep import models, ray as distributed
@@ -18,7 +20,7 @@ def predict(
     output: opt.Output,
     split: opt.Split = None,
     encoder: opt.Encoder = None,
-    coverage: opt.Coverage = None,
+    sure: opt.Sure = 0.9,
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
     vectors: opt.Vectors = None,
@@ -27,16 +29,17 @@ def predict(
     ray: opt.Ray = None,
     config: Config = None,
 ) -> None:
-    """Write the class and the path of every image to a .parquet or .csv file.
+    """Write the answer, the class and the path of every image to a .parquet or .csv file.
 
-    With --ray, the output is a folder. Columns: id, label (if known), predicted, probability, path, names,
-    coefficients, residual_norm; with --coverage also answer, answer_name, answer_probability and kind.
+    With --ray, the output is a folder. Columns: id, label (if known), answer, answer_name, answer_probability, rank,
+    class, class_probability, doubt, kind, path, names, coefficients, residual_norm.
     """
     from hcep.explain.predictions import predict_data
 
     if ray is not None:
-        opt.refuse_with_ray(context, "coverage", "corrections", "encoder", "vectors", "labels")
-        n = distributed.predict(model, data, output, split=split, force=overwrite, address=ray, progress=not as_json)
+        opt.refuse_with_ray(context, "corrections", "encoder", "vectors", "labels")
+        options: dict[str, Any] = {"force": overwrite, "address": ray, "progress": not as_json, "sure": sure}
+        n = distributed.predict(model, data, output, split=split, **options)
     else:
         if output.suffix not in (".parquet", ".csv"):
             raise HCEPError(f"--output: expected a name ending in .parquet or .csv, got {str(output)!r}")
@@ -49,7 +52,7 @@ def predict(
             output,
             split,
             corrections=corrections,
-            coverage=coverage,
+            sure=sure,
             progress=not as_json,
             on_note=tell,
             encoder=encoder,

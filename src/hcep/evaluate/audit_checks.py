@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from hcep._progress import progress as progress_bar
 from hcep.classify import HCEPClassifier
-from hcep.classify.hedging import HeldOutScores, hedged_nodes, held_out_scores, unknown_scores
+from hcep.classify.hedging import HeldOutScores, held_out_scores, right_levels, unknown_scores
 from hcep.classify.path_model import Inference
 from hcep.dictionary.transform import EmbeddingTransform
 from hcep.embeddings import EmbeddingStore
@@ -93,7 +93,7 @@ class Subject:
     ----------
     X, y : labelled images that the model was not fitted on
     train : the training images; without them, no control models are fitted
-    coverage : the promised coverage to check
+    sure : the promised share of right answers to check
     """
 
     model: HCEPClassifier
@@ -101,7 +101,7 @@ class Subject:
     y: NDArray[Any]
     train: tuple[Images, NDArray[Any]] | None = None
     groups: NDArray[Any] | None = None
-    coverage: float = 0.9
+    sure: float = 0.9
     seed: int = 0
     progress: bool = False
     sums: SumsByName = field(default_factory=SumsByName)
@@ -174,9 +174,9 @@ class Block:
     def facts(self) -> dict[str, NDArray[Any]]:
         """Confidence; for judged images also whether the answer covers the truth, and whether they seem unknown."""
         model, judged = self.model.path_model(), self.subject.judged[self.rows] & ~self.of_calibration
-        nodes = hedged_nodes(replace(model, held_out=self.subject.held), self.inference, 1.0 - self.subject.coverage)
-        own = np.searchsorted(model.classes, self.y)
-        covered = model.levels.is_below(own, model.hierarchy.path_tree.synset[nodes])
+        calibrated = replace(model, held_out=self.subject.held)
+        synsets, _ = right_levels(calibrated, self.inference, self.subject.sure)
+        covered = model.levels.is_below(np.searchsorted(model.classes, self.y), synsets)
         alarms = unknown_scores(model, self.inference) > self.subject.held.quantile("unknown", 0.05)
         of_judged = {name: np.where(judged, facts, np.nan) for name, facts in (("covered", covered), ("alarm", alarms))}
         return {"confidence": self.inference.probabilities.max(axis=1), **of_judged}
@@ -188,7 +188,10 @@ class Block:
         if model.held_out is None:
             return np.zeros(len(self.y), dtype=bool)
         own = held_out_scores(model, self.inference, np.searchsorted(model.classes, self.y))
-        calibration, mine = (np.column_stack([held.class_index, held.scores]) for held in (model.held_out, own))
+        n_columns = model.held_out.scores.shape[1]  # fewer if an earlier release calibrated the model
+        calibration, mine = (
+            np.column_stack([held.class_index, held.scores[:, :n_columns]]) for held in (model.held_out, own)
+        )
         return np.asarray(KDTree(calibration).query(mine, distance_upper_bound=SAME_SCORES)[0] < SAME_SCORES)
 
 
@@ -388,16 +391,16 @@ def branches(subject: Subject) -> Running:
         sums.add("of calibration", block.of_calibration)
     rows, (whole,) = _rows_by(sums, "branch"), _rows_by(sums, "all")
     error, covered = whole["calibration error"], whole["coverage"]
-    low = [row["group"] for row in rows if row["images"] >= ENOUGH and row["coverage"] < subject.coverage - BEHIND]
+    low = [row["group"] for row in rows if row["images"] >= ENOUGH and row["coverage"] < subject.sure - BEHIND]
     question, n, seen = (
         "Are probabilities calibrated, and is coverage kept?",
         whole["images"],
         sums["of calibration"][0],
     )
     text = f"the calibration error is {error:.3f}"
-    text += f"; coverage is {covered:.3f}, promised {subject.coverage:g}" if seen < n else ""
+    text += f"; coverage is {covered:.3f}, promised {subject.sure:g}" if seen < n else ""
     text += f"; it is too low for {', '.join(low)}" if low else ""
-    passed: bool | None = error <= MAX_ECE and covered >= subject.coverage - 0.03 and not low
+    passed: bool | None = error <= MAX_ECE and covered >= subject.sure - 0.03 and not low
     if seen:
         which = "all" if seen == n else f"{seen:,.0f} of {n:,}"
         text += f"; {which} images were used to calibrate the model and cannot be used to measure coverage"
@@ -422,7 +425,7 @@ def thin(subject: Subject) -> Running:
 
 def by_group(subject: Subject) -> Running:
     """Measure accuracy, coverage and false alarms in every group."""
-    groups, sums, promise = np.asarray(subject.groups, dtype=object), subject.sums, subject.coverage
+    groups, sums, promise = np.asarray(subject.groups, dtype=object), subject.sums, subject.sure
     while block := (yield):
         _add_by(sums, "group", groups[block.rows], block)
     rows, whole = _rows_by(sums, "group"), sums.mean("correct")

@@ -109,7 +109,7 @@ def audit(
     *,
     train: tuple[ArrayLike | EmbeddingStore, ArrayLike] | None = None,
     groups: ArrayLike | None = None,
-    coverage: float = 0.9,
+    sure: float = 0.9,
     random_state: int = 0,
     name: str = "the model",
     progress: bool = False,
@@ -122,8 +122,8 @@ def audit(
         Images that are labelled above the classes are counted and not used: most checks need the class.
     train : (X, y); the training images. Control models are fitted to them
     groups : (n_images,) array; a group of every image, such as its camera
-    coverage : the promised coverage to check: on half of the images if the model is not calibrated, otherwise on those
-        that it was not calibrated on
+    sure : the promised share of right answers to check: on half of the images if the model is not calibrated, otherwise
+        on those that it was not calibrated on
     name : name of the model in the report
     progress : show a progress bar
     """
@@ -139,7 +139,7 @@ def audit(
     if labels and not len(own):
         raise HCEPError(f"y: none of {len(labels):,} images is labelled with a class, which an audit needs")
     arrays = None if train is None else exact_images(model, train[0], train[1])[:2]
-    subject = Subject(model, images, own, arrays, image_groups, coverage, random_state, progress)
+    subject = Subject(model, images, own, arrays, image_groups, sure, random_state, progress)
     checks = tuple(run_checks(subject))
     counts = int((truths.label >= 0).sum()), int(truths.dropped.sum())
     return Audit(name, len(own), len(model.classes_), subject.sums.mean("correct"), checks, *counts)
@@ -163,7 +163,7 @@ def audit_model(
     train_split: str = "train",
     by: str | None = None,
     groups: Path | None = None,
-    coverage: float = 0.9,
+    sure: float = 0.9,
     figures: Path | None = None,
     progress: bool = False,
     on_note: Callable[[str], object] = lambda note: None,
@@ -198,7 +198,7 @@ def audit_model(
             on_note(f"no controls are fitted: {error}")
     y = own_labels(classifier, test.y)
     values = None if by is None else group_values(groups or data, by, test.image_ids)
-    options: dict[str, Any] = {"coverage": coverage, "name": str(model), "progress": progress}
+    options: dict[str, Any] = {"sure": sure, "name": str(model), "progress": progress}
     report = audit(classifier, test.X, y, train=train, groups=values, **options)
     if figures is not None:
         write_figures(figures, classifier, *exact_images(classifier, test.X, y)[:2])

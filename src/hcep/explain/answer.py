@@ -14,9 +14,10 @@ import numpy as np
 from msgspec import Struct, structs
 from numpy.typing import NDArray
 
-from hcep.classify.hedging import Hedged
+from hcep.classify.right_level import SURE
 from hcep.errors import HCEPError, quoted
 from hcep.explain.corrections import Correction
+from hcep.hierarchy.names import with_article
 from hcep.pursuit.limits import Concepts, Request
 
 if TYPE_CHECKING:
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
     from hcep.explain.explainer import Explainer
     from hcep.explain.where import EvidenceMap, ImageMaps
 
-#: Answers with at least this probability count as sure.
-SURE = 0.8
-UNLIKE, UNSURE = "unlike anything in training", "unsure"
+#: Why not to rely on an answer.
+UNLIKE, UNCLEAR, NOTHING = "unlike anything in training", "which one is unclear", "not sure of anything"
+#: An answer above the classes names this many classes, all but the first only from this probability on.
+N_PERHAPS, NAMED = 3, 0.05
 #: Answers that a list shows in a terminal.
 N_SHOWN = 10
 
@@ -231,15 +233,23 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
     """What a model answers for one image. The fields are those of the JSON; `context` holds everything else."""
 
     file: str = msgspec.field(name="image")  #: path of the image; its number for an image in memory or an embedding
-    label: str = msgspec.field(name="class")  #: the predicted class
+    answer: str | None = None  #: the most specific concept that is sure enough; None if the model is sure of nothing
+    answer_name: str | None = None  #: its display name
+    #: how likely it is: by the classes below it or, if that is higher, by what held-out photos promise
+    answer_probability: float | None = None
+    rank: str | None = None  #: the rank of the answer, such as "family", if the hierarchy has ranks
+    label: str = msgspec.field(name="class")  #: the predicted class, the best guess below the answer
     name: str  #: the display name of the class
     probability: float  #: of the class
+    class_probability: float = 0.0  #: the same, under the name that tables have
     #: whether the path explains less of the image than of 95 in 100 training images of the class; None if the model
     #: does not know its training images
     unlike: bool | None = msgspec.field(default=None, name="unlike_training")
-    doubt: str = ""  #: why not to rely on the answer: `UNLIKE`, `UNSURE` or ""; follows from the two fields above
+    doubt: str = ""  #: why not to rely on the class: `UNLIKE`, `UNCLEAR`, `NOTHING` or ""; follows from the others
+    sure: float = SURE  #: how sure the answer had to be
+    promise: str | None = None  #: what held-out photos promise, in one sentence; None for the model's own estimate
+    kind: str | None = None  #: name of what the image seems to be an unknown kind of; None if it is of a known class
     truth: str | None = None  #: the class that the image's folder is named after, if any
-    hedged: Hedged | None = None  #: the most specific concept that is right with the requested coverage
     force: tuple[str, ...] = ()  #: concepts required on the path, by the caller or by a correction
     forbid: tuple[str, ...] = ()  #: concepts excluded from the path, by the caller or by a correction
     path: tuple[Step, ...] = ()  #: the concepts from the root down, without the root
@@ -253,7 +263,8 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
     correction: Correction | None = msgspec.field(default=None, name="corrected")  #: the correction that was applied
 
     def __post_init__(self) -> None:
-        structs.force_setattr(self, "doubt", doubt_about(self.probability, self.unlike))
+        structs.force_setattr(self, "class_probability", self.probability)
+        structs.force_setattr(self, "doubt", doubt_about(self.answer, self.label, self.unlike))
 
     @property
     def context(self) -> AnswerContext:
@@ -268,14 +279,19 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
         return copy
 
     @property
-    def sure(self) -> bool:
-        """Whether the answer is likely and the image is known to be like the training images."""
+    def is_sure(self) -> bool:
+        """Whether the class itself is sure and the image is known to be like the training images."""
         return self.unlike is False and not self.doubt
 
     @property
     def correct(self) -> bool | None:
-        """Whether the class is that of the image's folder; None if the folder names no class."""
-        return None if self.truth is None else self.truth == self.label
+        """Whether the answer is the class of the image's folder or above it; None if either is unknown."""
+        if self.truth is None or self.answer is None:
+            return None
+        if self.context.explainer is None or self.answer == self.label:
+            return self.truth == self.label
+        model = self.context.model
+        return bool(model.classes_below[model.classes.tolist().index(self.truth), model.hierarchy.index(self.answer)])
 
     @property
     def leaf(self) -> str:
@@ -299,10 +315,35 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
         """The path in one line: ``animal → mammal → cat``."""
         return arrows(step.name for step in self.path) or "no concept"
 
+    def headline(self) -> str:
+        """The answer in words: ``a building, 94 % (perhaps a palace, 58 %; bell cote, 9 %)``."""
+        return "".join(self.headline_parts())
+
+    def headline_parts(self) -> tuple[str, str]:
+        """What is sure, and the guesses below it with their brackets, if the class itself is not sure."""
+        text = NOTHING
+        if self.answer_name is not None and self.answer_probability is not None:
+            text = f"{with_article(self.answer_name)}, {percent(self.answer_probability)}"
+        return text, "" if self.answer == self.label else f" (perhaps {self.guesses()})"
+
+    def guesses(self) -> str:
+        """The likeliest classes below the answer: ``a palace, 58 %; bell cote, 9 %``."""
+        below = [r for r in self.rivals if r.probability >= NAMED and (self.answer is None or self.answer in r.path)]
+        others = "".join(f"; {rival.name}, {percent(rival.probability)}" for rival in below[: N_PERHAPS - 1])
+        return f"{with_article(self.name)}, {percent(self.probability)}{others}"
+
+    def remarks(self) -> list[str]:
+        """What else to know about the answer: that the image is unlike training images, or of an unknown kind."""
+        unknown = f"maybe a kind of {self.kind} that is not in the hierarchy"
+        return [UNLIKE] * bool(self.unlike) + [unknown] * (self.kind is not None)
+
+    def summary(self) -> str:
+        """The answer and remarks about it in one line."""
+        return ", ".join([self.headline(), *self.remarks()])
+
     def line(self) -> str:
-        """Class, probability, any doubt, and the path in one line."""
-        doubt = f", {self.doubt}" if self.doubt else ""
-        return f"{self.name}, {percent(self.probability)}{doubt} ({self.names()})"
+        """The answer, remarks about it, and the path in one line."""
+        return self.summary() + (f" ({self.names()})" if self.answer == self.label else f": {self.names()}")
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as `hcep explain --json` prints it (docs/explanations.schema.json)."""
@@ -458,9 +499,9 @@ def describe(definitions: dict[str, Any]) -> None:
                 part.pop("default", None)
 
 
-def doubt_about(probability: float, unlike: bool | None) -> str:
-    """Why not to rely on an answer of this probability: `UNLIKE`, `UNSURE` or ""."""
-    return UNLIKE if unlike else UNSURE if probability < SURE else ""
+def doubt_about(answer: str | None, label: str, unlike: bool | None) -> str:
+    """Why not to rely on a class with this answer: `UNLIKE`, `NOTHING`, `UNCLEAR` or ""."""
+    return UNLIKE if unlike else NOTHING if answer is None else UNCLEAR if answer != label else ""
 
 
 def percent(share: float) -> str:

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from hcep.classify.hedging import answer_concepts, held_out_levels, unknown_kinds
 from hcep.classify.path_model import Inference, PathModel
+from hcep.classify.right_level import SURE, promise, require_sure
 from hcep.errors import HCEPError, quoted
 from hcep.explain.answer import Answer, AnswerContext, Contrast, PictureObject, Rival, Step
 from hcep.explain.corrections import Correction
@@ -25,7 +27,6 @@ from hcep.pursuit.result import path_codes
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from hcep.classify.hedging import Hedged
     from hcep.embeddings import EmbeddingStore, Encoder
     from hcep.models.atom_names import AtomNames
 
@@ -52,20 +53,17 @@ class Explainer:
     Parameters
     ----------
     names : words for the model's atoms; steps then have a ``meaning``
-    coverage, n_paths : as for `hcep.explain_images`
+    sure, n_paths : as for `hcep.explain_images`
     """
 
     model: PathModel
     n_best: int = 3
     names: AtomNames | None = None
-    coverage: float | None = None
+    sure: float = SURE
     n_paths: int | Literal["auto"] | None = None
 
     def __post_init__(self) -> None:
-        if self.coverage is not None:
-            from hcep.classify.hedging import class_quantiles
-
-            class_quantiles(self.model, "concept", 1.0 - self.coverage, False)  # raises if the model is not calibrated
+        require_sure(self.sure)
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -99,7 +97,8 @@ class Explainer:
             result = model.infer(X, n_best=self._n_hypotheses, explained=True, limits=limits)
         classes, odds = result.class_index.tolist(), result.probabilities
         steps, sums, ranked = self._steps(result), self.evidence.of_search(result, classes), self._ranked(result)
-        hedged, objects, unlike = self._hedged(result), self._objects(images), self._unlike(result)
+        right, objects, unlike = self._right_levels(result, requests), self._objects(images), self._unlike(result)
+        kinds = unknown_kinds(model, result)
         likely_odds = sparse.csr_array(np.where(odds >= NEGLIGIBLE / odds.shape[1], odds, 0.0).astype(np.float32))
         for i, image in enumerate(images):
             x, node, c = image.embedding, int(result.nodes[i]), classes[i]
@@ -114,12 +113,13 @@ class Explainer:
             label, name = self.evidence.class_of(c)
             answer = Answer(
                 file=image.name,
+                **right[i],
                 label=label,
                 name=name,
                 probability=odds[i, c].item(),
                 unlike=unlike[i],
                 truth=self._truth(image.source),
-                hedged=hedged[i],
+                kind=kinds[i],
                 force=requests[i].force,
                 forbid=requests[i].forbid,
                 path=steps[i],
@@ -212,7 +212,7 @@ class Explainer:
             h, (parent, synset) = self.model.hierarchy, self.model.dictionary.edges[atom]
             merged = tuple(name for _, name in h.merged(synset))
             meaning = None if self.names is None else self.names.meaning(parent, synset)
-            self._concepts[atom] = synset, h.name(synset), merged, meaning
+            self._concepts[atom] = synset, h.name(h.class_of(synset)), merged, meaning
         return self._concepts[atom]
 
     def _ranked(self, result: Inference) -> list[list[int]]:
@@ -248,12 +248,18 @@ class Explainer:
             return [None] * len(result.class_index)
         return [bool(low) for low in result.explained < floor[result.class_index]]
 
-    def _hedged(self, result: Inference) -> Sequence[Hedged | None]:
-        if self.coverage is None:
-            return [None] * len(result.class_index)
-        from hcep.classify.hedging import hedges
-
-        return hedges(self.model, result, 1.0 - self.coverage)
+    def _right_levels(self, result: Inference, requests: Sequence[Request]) -> list[dict[str, Any]]:
+        """The fields of each answer that say at which level it is sure."""
+        limited = np.array([bool(request.force or request.forbid) for request in requests], dtype=bool)
+        promised, fields = promise(self.sure, held_out_levels(self.model)), []
+        concepts, sureness = answer_concepts(self.model, result, self.sure, limited)
+        for concept, p, is_limited in zip(concepts, sureness, limited.tolist(), strict=True):
+            field: dict[str, Any] = {"sure": self.sure, "promise": None if is_limited else promised}
+            if concept is not None:
+                field |= {"answer": concept.id, "answer_name": concept.name, "rank": concept.rank}
+                field |= {"answer_probability": p}
+            fields.append(field)
+        return fields
 
     def _objects(self, images: Sequence[EncodedImage]) -> list[tuple[PictureObject, ...]]:
         """What each image is a sum of."""

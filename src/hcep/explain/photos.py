@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from hcep._checks import require_positive
 from hcep._progress import progress as progress_bar
 from hcep.classify.path_model import PathModel
+from hcep.classify.right_level import SURE, require_sure
 from hcep.errors import HCEPError
 from hcep.explain.answer import Answer, Answers
 from hcep.explain.corrections import Correction, Corrections, image_hash
@@ -49,12 +50,13 @@ class ExplainOptions:
     force: Concepts = ()
     forbid: Concepts = ()
     corrections: Corrections | None = None
-    coverage: float | None = None
+    sure: float = SURE
     n_paths: int | Literal["auto"] | None = None
     progress: bool = False
 
     def __post_init__(self) -> None:
         require_positive("n_best", self.n_best)
+        require_sure(self.sure)
 
 
 def explain_images(
@@ -70,12 +72,12 @@ def explain_images(
     force: Concepts = (),
     forbid: Concepts = (),
     corrections: Corrections | None = None,
-    coverage: float | None = None,
+    sure: float = SURE,
     n_paths: int | Literal["auto"] | None = None,
     strict: bool = False,
     progress: bool = False,
 ) -> Answers:
-    """Explain photos or embeddings: the class, its probability and the rooted path of concepts of each.
+    """Explain photos or embeddings: an answer at the level that is sure, the class, and the rooted path of each.
 
     Raises HCEPError: a path that leads to no image, an encoder that is missing or not the model's, maps of embeddings,
     and with `strict` a file that is not an image.
@@ -105,8 +107,8 @@ def explain_images(
     why_not : classes or concepts to compare each answer with, in ``contrasts``
     force, forbid : concepts that must, and must not, be on every path
     corrections : corrections of single images, see `hcep.explain.Corrections`
-    coverage : also answer with the most specific concept that is right with this probability, in ``hedged``; needs a
-        calibrated model, see `HCEPClassifier.calibrate`
+    sure : how sure answers are: ``answer`` is the most specific concept that is at least this likely. Held-out photos
+        turn it into a promise, see `HCEPClassifier.calibrate`
     n_paths : also explain each image by up to this many objects, in ``objects``; "auto" chooses the number
     strict : raise an error for an image that cannot be used, instead of listing it in ``skipped`` of the result
     progress : show a progress bar
@@ -126,7 +128,7 @@ def explain_images(
         force=force,
         forbid=forbid,
         corrections=corrections,
-        coverage=coverage,
+        sure=sure,
         n_paths=n_paths,
         progress=progress,
     )
@@ -149,7 +151,7 @@ def answer_batches(
     """
     classifier, saved = open_model(model)
     names = saved.atom_names if saved else None
-    explainer = Explainer(classifier, options.n_best, names, options.coverage, options.n_paths)
+    explainer = Explainer(classifier, options.n_best, names, options.sure, options.n_paths)
     request, why_not = Request.of(options.force, options.forbid), Request.of(options.why_not).force
     PathLimits.of(classifier.hierarchy, *request)  # unknown concepts are errors before any photo is encoded
     for name in why_not:

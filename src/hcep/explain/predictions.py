@@ -7,18 +7,21 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from msgspec import Struct
+from msgspec import Struct, field
 from numpy.typing import NDArray
 from pyarrow.csv import CSVWriter
 
 from hcep._files import replacing
 from hcep._progress import progress as progress_bar
-from hcep.classify.hedging import hedges
+from hcep.classify.hedging import answer_concepts, unknown_kinds
 from hcep.classify.path_model import Inference, PathModel
+from hcep.classify.right_level import SURE, require_sure
+from hcep.dictionary.path_problem import OPEN
 from hcep.embeddings import EmbeddingStore
-from hcep.explain.answer import Answer
+from hcep.explain.answer import Answer, doubt_about
 from hcep.explain.corrections import corrected_limits
 from hcep.models.loading import SavedModel
 from hcep.models.model_encoder import embeddings_for
@@ -26,38 +29,36 @@ from hcep.pursuit.limits import PathLimits
 
 #: Images in memory at a time.
 BLOCK = 2048
-#: Columns that a coverage adds.
-HEDGED = {"answer": pa.string(), "answer_name": pa.string(), "answer_probability": pa.float64(), "kind": pa.string()}
 
 
-class Prediction(Struct):
-    """One row of the table that `hcep predict` writes; with a coverage also the answer at that coverage."""
+class Prediction(Struct, kw_only=True):
+    """One row of the table that `hcep predict` writes: the answer that is sure enough, the class, and its path."""
 
     id: str
-    predicted: str
-    probability: float
+    answer: str | None
+    answer_name: str | None
+    answer_probability: float | None
+    rank: str | None
+    label: str = field(name="class")
+    class_probability: float
+    doubt: str
+    kind: str | None
     path: list[str]
     names: list[str]
     coefficients: list[float]
     residual_norm: float
-    answer: str | None = None
-    answer_name: str | None = None
-    answer_probability: float | None = None
-    kind: str | None = None
 
     @classmethod
     def of(cls, answer: Answer, key: str) -> Prediction:
         """The row of an answer."""
-        steps, hedged = answer.path, answer.hedged
+        same = ("answer", "answer_name", "answer_probability", "rank", "label", "class_probability", "doubt", "kind")
         return cls(
-            key,
-            answer.label,
-            answer.probability,
-            [step.synset for step in steps],
-            [step.name for step in steps],
-            [step.coefficient for step in steps],
-            answer.residual_norm,
-            *(() if hedged is None else (hedged.concept, hedged.name, hedged.probability, hedged.kind)),
+            id=key,
+            **{name: getattr(answer, name) for name in same},
+            path=[step.synset for step in answer.path],
+            names=[step.name for step in answer.path],
+            coefficients=[step.coefficient for step in answer.path],
+            residual_norm=answer.residual_norm,
         )
 
 
@@ -68,7 +69,7 @@ def predict_data(
     split: str | None = None,
     *,
     corrections: Path | None = None,
-    coverage: float | None = None,
+    sure: float = SURE,
     progress: bool = False,
     on_note: Callable[[str], object] = lambda note: None,
     **reading: Any,
@@ -79,14 +80,16 @@ def predict_data(
     ----------
     data, split, reading : as `hcep.models.model_encoder.embeddings_for` takes them
     corrections : a file of corrections that predictions follow
+    sure : how sure answers are
     on_note : called with each sentence about the data and the corrections
     """
+    require_sure(sure)
     images = embeddings_for(model, data, split, in_memory=BLOCK, progress=progress, **reading)
     for note in images.notes:
         on_note(note)
     limits = corrected_limits(corrections, model.hierarchy, images, on_note)
     known: dict[str, Any] = {"ids": images.image_ids, "labels": images.labels}
-    write_predictions(model.path_model, images.X, output, **known, limits=limits, coverage=coverage, progress=progress)
+    write_predictions(model.path_model, images.X, output, **known, limits=limits, sure=sure, progress=progress)
     return len(images.X)
 
 
@@ -98,7 +101,7 @@ def write_predictions(
     ids: NDArray[Any],
     labels: NDArray[Any] | None = None,
     limits: PathLimits | None = None,
-    coverage: float | None = None,
+    sure: float = SURE,
     progress: bool = False,
 ) -> None:
     """Write the columns of `Prediction`, and label if labels are given, for every image.
@@ -110,11 +113,10 @@ def write_predictions(
     ids : (n_images,) array
     labels : (n_images,) array of known classes
     limits : the paths that each image may take
-    coverage : also write answer, answer_name and answer_probability (the most specific concept that is right with this
-        probability) and kind (what an image of an unknown class is a kind of)
+    sure : the answer is the most specific concept that is at least this likely (see `hcep.explain_images`)
     progress : show a progress bar
     """
-    schema, is_csv = _schema(model, labels, coverage is not None), Path(path).suffix == ".csv"
+    schema, is_csv = _schema(model, labels), Path(path).suffix == ".csv"
     written = _flat(schema.empty_table()).schema if is_csv else schema
     with (
         replacing(path) as partial,
@@ -122,8 +124,12 @@ def write_predictions(
         progress_bar("predicting", len(X), progress, "images") as advance,
     ):
         for rows, block in blocks_of(X, BLOCK):
-            result = model.infer(block, explained=coverage is not None, limits=limits and limits.at(rows))
-            columns = _columns(model, result, coverage)
+            own_limits = None if limits is None else limits.at(rows)
+            result = model.infer(block, explained=True, limits=own_limits)
+            limited = None
+            if own_limits is not None:
+                limited = (own_limits.state != OPEN).any(axis=1)[own_limits.limit(slice(0, len(block)))]
+            columns = _columns(model, result, sure, limited)
             columns["id"] = ids[rows].astype(str).tolist()
             if labels is not None:
                 columns["label"] = labels[rows].tolist()
@@ -140,33 +146,42 @@ def blocks_of(X: NDArray[Any] | EmbeddingStore, size: int) -> Iterator[tuple[sli
     return ((rows, X[rows]) for rows in slices)
 
 
-def _schema(model: PathModel, labels: NDArray[Any] | None, hedged: bool) -> pa.Schema:
+def _schema(model: PathModel, labels: NDArray[Any] | None) -> pa.Schema:
     """The columns, the same for every block."""
-    names, numbers = pa.list_(pa.string()), pa.list_(pa.float64())
-    columns: dict[str, Any] = {"id": pa.string()}
+    text, number = pa.string(), pa.float64()
+    columns: dict[str, Any] = {"id": text}
     if labels is not None:
         kind = pa.infer_type(labels.tolist())
-        columns["label"] = pa.string() if pa.types.is_null(kind) else kind
-    columns |= {"predicted": pa.infer_type(model.classes.tolist()), "probability": pa.float64()}
-    columns |= {"path": names, "names": names, "coefficients": numbers, "residual_norm": pa.float64()}
-    return pa.schema(list((columns | (HEDGED if hedged else {})).items()))
+        columns["label"] = text if pa.types.is_null(kind) else kind
+    columns |= {"answer": text, "answer_name": text, "answer_probability": number, "rank": text}
+    columns |= {"class": pa.infer_type(model.classes.tolist()), "class_probability": number, "doubt": text}
+    columns |= {"kind": text, "path": pa.list_(text), "names": pa.list_(text), "coefficients": pa.list_(number)}
+    return pa.schema(list((columns | {"residual_norm": number}).items()))
 
 
-def _columns(model: PathModel, result: Inference, coverage: float | None) -> dict[str, Any]:
+def _columns(model: PathModel, result: Inference, sure: float, limited: NDArray[np.bool_] | None) -> dict[str, Any]:
     """The columns of a block of images, straight from the arrays of the search."""
-    name = model.hierarchy.name
-    columns = {
-        "predicted": result.labels.tolist(),
-        "probability": result.probabilities.max(axis=1),
+    h, rows = model.hierarchy, np.arange(len(result))
+    concepts, sureness = answer_concepts(model, result, sure, limited)
+    floor, labels = model.explained_floor, result.labels.tolist()
+    unlike = [False] * len(rows) if floor is None else (result.explained < floor[result.class_index]).tolist()
+    return {
+        "answer": [concept and concept.id for concept in concepts],
+        "answer_name": [concept and concept.name for concept in concepts],
+        "answer_probability": [None if concept is None else p for concept, p in zip(concepts, sureness, strict=True)],
+        "rank": [concept and concept.rank for concept in concepts],
+        "class": labels,
+        "class_probability": result.probabilities[rows, result.class_index],
+        "doubt": [
+            doubt_about(concept and concept.id, str(label), low)
+            for concept, label, low in zip(concepts, labels, unlike, strict=True)
+        ],
+        "kind": unknown_kinds(model, result),
         "path": [list(synsets) for synsets in result.paths],
-        "names": [list(map(name, synsets)) for synsets in result.paths],
+        "names": [[h.name(h.class_of(synset)) for synset in synsets] for synsets in result.paths],
         "coefficients": [result.coefficients(i).tolist() for i in range(len(result))],
         "residual_norm": result.residual_norms,
     }
-    if coverage is not None:
-        cells = [(h.concept, h.name, h.probability, h.kind) for h in hedges(model, result, 1.0 - coverage)]
-        columns |= dict(zip(HEDGED, zip(*cells, strict=True), strict=True))
-    return columns
 
 
 def _flat(table: pa.Table) -> pa.Table:

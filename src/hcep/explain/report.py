@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcep._checks import render_html
 from hcep.errors import HCEPError
-from hcep.explain.answer import UNLIKE, UNSURE, Answer, Rival, Step, TrainingPhoto, percent
+from hcep.explain.answer import NOTHING, UNCLEAR, UNLIKE, Answer, Rival, Step, TrainingPhoto, percent
 from hcep.explain.evidence import n_shared
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def photo_report(
         rows=rows,
         facts=_facts(answers),
         notes=[MAPS[how] for how in hows if how in MAPS],
+        levels=list(dict.fromkeys((answer.sure, answer.promise) for answer in answers)),
         answers=answers,
         pictures=Pictures(size, quality),
     )
@@ -134,6 +135,13 @@ class Pictures:
         above = f"below {answer.path[n - 1].name}" if n else "from the start"
         return f"{above}, {rival.names[n]} instead of {answer.path[n].name}"
 
+    def class_name(self, answer: Answer) -> str:
+        """The name of the class that the image's folder is named after."""
+        if answer.context.explainer is None or answer.truth is None:
+            return str(answer.truth)
+        classes = answer.context.model.classes.astype(str).tolist()
+        return answer.context.explainer.evidence.class_of(classes.index(answer.truth))[1]
+
     def short(self, file: str) -> str:
         """The end of a path: readers need not know where on whose machine a photo is."""
         return "/".join(Path(file).parts[-2:])
@@ -185,7 +193,10 @@ def _facts(answers: Sequence[Answer]) -> list[tuple[str, str]]:
     if judged:
         share = f"right, by the names of folders ({100 * right / len(judged):.1f} %)"
         facts.append((f"{right:,} of {len(judged):,}", share))
-    facts.append((f"{sum(answer.doubt == UNSURE for answer in answers):,}", UNSURE))
+    above = sum(answer.answer not in (None, answer.label) for answer in answers)
+    facts += [(f"{above:,}", f"sure of a concept above the classes; {UNCLEAR}")] if above else []
+    nothing = sum(answer.answer is None for answer in answers)
+    facts += [(f"{nothing:,}", NOTHING)] if nothing else []
     if n_corrected:
         facts.append((f"{n_corrected:,}", "corrected by people"))
     if any(answer.unlike is not None for answer in answers):

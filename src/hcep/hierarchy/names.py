@@ -1,4 +1,4 @@
-"""English names: singulars, and pairs of names that differ only in spelling."""
+"""English names: articles, singulars, and pairs of names that differ only in spelling."""
 
 import re
 import tomllib
@@ -29,6 +29,36 @@ def singular(word: str) -> str:
     if word.endswith("ies"):
         return word[:-3] + "y" if len(word) > 4 else word[:-1]
     return word[:-2] if word.endswith(("sses", "shes", "ches", "xes", "zes", "oes")) else word[:-1]
+
+
+def with_article(name: str, *, capital: bool = False) -> str:
+    """A name with "a" or "an"; without if it is a plural, uncountable, Latin, a single proper noun or has digits.
+
+    >>> [with_article(name) for name in ("palace", "Arctic fox", "hourglass", "unicycle", "sunglasses", "Rosa canina")]
+    ['a palace', 'an Arctic fox', 'an hourglass', 'a unicycle', 'sunglasses', 'Rosa canina']
+    >>> with_article("espresso maker", capital=True), with_article("sunglasses", capital=True)
+    ('An espresso maker', 'Sunglasses')
+    """
+    article = "" if _stands_alone(name) else "an " if _VOWEL.match(name) else "a "
+    text = article + name
+    return text[:1].upper() + text[1:] if capital else text
+
+
+#: Starts of names that are spoken with a vowel.
+_VOWEL = re.compile(r"(?!uni(?!n)|us[aeiou]|uk|ut[aeio]|eu|one\b)[aeiou]|hour|honest|heir", re.IGNORECASE)
+#: Endings of the second word of Latin names, and of first words that are English adjectives instead.
+_LATIN, _ADJECTIVE = ("us", "um", "is", "ae", "a", "i", "ens", "ans", "or", "ides", "oides"), ("an", "ese", "ish", "ic")
+
+
+def _stands_alone(name: str) -> bool:
+    words = name.split()
+    last = words[-1].lower() if words else ""
+    if not name[:1].isalpha() or re.search(r"[\d_]", name) or last in _WORDS["uncountable"] or singular(last) != last:
+        return True
+    if not name[0].isupper() or name.isupper():
+        return False
+    is_latin = last.endswith(_LATIN) and last not in _WORDS["not_latin"] and not words[0].endswith(_ADJECTIVE)
+    return len(words) == 1 or (words[1:] == [word.lower() for word in words[1:]] and is_latin)
 
 
 def tidy(name: str) -> str:

@@ -232,13 +232,15 @@ class SavedModel:
     @property
     def _held_out(self) -> HeldOutScores | None:
         """Scores of images that the model was not fitted on."""
-        from hcep.classify.hedging import HeldOutScores
+        from hcep.classify.hedging import N_EARLIER, SCORES, HeldOutScores
 
         if not self.document.fitted.n_held_out:
             return None
         classes, scores = self._arrays["held_out.classes"], self._arrays["held_out.scores"]
         if classes.min() < 0 or classes.max() >= len(self._leaves):
             raise ModelError(f"{TENSORS}: array 'held_out.classes' must be from 0 to {len(self._leaves) - 1:,}")
+        if scores.shape[1] not in (N_EARLIER, len(SCORES)):
+            raise ModelError(f"{TENSORS}: array 'held_out.scores' must have {len(SCORES)} columns")
         return HeldOutScores(classes, scores)
 
     @cached_property
@@ -301,7 +303,7 @@ class SavedModel:
             "head.classes": (head is not None, "I64", (n_classes,)),
             "head.n_iter": (head is not None, "I32", (1,)),
             "held_out.classes": (n_held > 0, "I64", (n_held,)),
-            "held_out.scores": (n_held > 0, "F64", (n_held, 4)),
+            "held_out.scores": (n_held > 0, "F64", (n_held, None)),
             LEFT_OUT: (n_tried > 0, "BOOL", (n_tried, None)),
         }
         return {name: (types.split(), shape) for name, (there, types, shape) in table.items() if there}

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep.classify import HCEPClassifier
+from hcep.classify.right_level import SURE, require_sure
 from hcep.embeddings.store.manifest import ShardRecord
 from hcep.errors import HCEPError
 from hcep.evaluate.grade import evaluate_method
@@ -141,6 +142,7 @@ def predict(
     *,
     split: str | None = None,
     force: bool = False,
+    sure: float = SURE,
     **cluster: Any,
 ) -> int:
     """Predict class and path of every image of a store on a Ray cluster; return the number of images.
@@ -151,7 +153,8 @@ def predict(
     output : path or URL of a folder for ``part-000000.parquet`` and so on, in the order of the store's shards, with the
         columns of `hcep predict`. A run that was stopped can be continued.
     split : predict only this split
-    force : replace predictions of another model, store or split
+    force : replace predictions of another model, store, split or `sure`
+    sure : how sure answers are (see `hcep.explain_images`)
     **cluster : parameters of `hcep.ray.cluster.Cluster`: address, n_workers, n_gpus, progress
     """
     machines, (stored, shards), target = Cluster(**cluster), Stored.of(store, split), Place.of(output)
@@ -159,7 +162,8 @@ def predict(
     _refuse_other_encoder(place, stored)
     for name in sorted(place.sizes()):
         digest.update(name.encode() + (place.read(name) or b""))
-    about = json.dumps({"model": digest.hexdigest(), "shards": [s.sha256 for s in shards], "split": split})
+    shown = {"model": digest.hexdigest(), "shards": [s.sha256 for s in shards], "split": split}
+    about = json.dumps({**shown, "sure": require_sure(sure)})
     earlier = target.read(ABOUT)
     if earlier is not None and earlier.decode() != about:
         if not force:
@@ -168,7 +172,7 @@ def predict(
     target.write(ABOUT, about.encode())
     done = target.sizes()
     left = [shard for shard in shards if _part(shard) not in done]
-    actor = partial(_predicting, place, stored, target)
+    actor = partial(_predicting, place, stored, target, sure)
     deque(machines.run(stored.tasks(left, len(left)), actor, "predicting", sum(s.n_images for s in left)), maxlen=0)
     return sum(shard.n_images for shard in shards)
 
@@ -201,7 +205,7 @@ def evaluate(
     return ImageScores(labels, predicted, columns)
 
 
-def _predicting(model: Place, stored: Stored, target: Place) -> Work:
+def _predicting(model: Place, stored: Stored, target: Place, sure: float) -> Work:
     """The function of an actor, which has one model and predicts shard after shard."""
     path_model = _opened(model).path_model
 
@@ -210,7 +214,7 @@ def _predicting(model: Place, stored: Stored, target: Place) -> Work:
         images = stored.read(shard)
         with TemporaryDirectory(prefix="hcep-") as scratch:
             part = Path(scratch, _part(shard))
-            write_predictions(path_model, images.X, part, ids=images.image_ids, labels=images.labels)
+            write_predictions(path_model, images.X, part, ids=images.image_ids, labels=images.labels, sure=sure)
             target.write(part.name, part.read_bytes())
         return {"number": task["number"], "n_images": shard.n_images}
 

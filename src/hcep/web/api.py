@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from hcep import __version__
+from hcep.classify.right_level import SURE
 from hcep.errors import HCEPError
 from hcep.explain.answer import Answer, Contrast, describe
 from hcep.explain.corrections import HASH, Correction
@@ -28,11 +29,8 @@ from hcep.web.pages.frame import frame, text, ui
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Id = Annotated[str, StringConstraints(pattern=f"^{HASH.pattern}$")]
 Names = Annotated[list[Name], Form(max_length=32, description="concepts, by id, name or synonym")]
-Coverage = Annotated[
-    float | None,
-    Form(
-        gt=0.0, lt=1.0, description="calibrated models: answer with the most specific concept that is right this often"
-    ),
+Sure = Annotated[
+    float, Form(gt=0.0, lt=1.0, description="answer with the most specific concept that is at least this likely")
 ]
 _STATUS: dict[type[Exception], int] = {ServerBusyError: 503, PhotoNotFoundError: 404, ReadOnlyModelError: 409}
 _REF = "#/components/schemas/{name}"
@@ -93,6 +91,15 @@ class Uploads:
 Photos = Annotated[Uploads, Depends()]
 
 
+def refuse_coverage(coverage: Annotated[str | None, Form(include_in_schema=False)] = None) -> None:
+    """Say the new name of a field, which would otherwise be ignored."""
+    if coverage is not None:
+        raise HCEPError("coverage is now: sure")
+
+
+_RENAMED = [Depends(refuse_coverage)]
+
+
 def register(app: FastAPI, engine: Engine, seen: Counter[str]) -> None:
     """Add the API, its description and a page about it to an application; `seen` counts responses by status."""
     router = APIRouter(prefix="/api/v1")
@@ -101,26 +108,26 @@ def register(app: FastAPI, engine: Engine, seen: Counter[str]) -> None:
         photos = await uploads.photos(engine)
         return list(await asyncio.gather(*(engine.explain(photo, **options) for photo in photos)))
 
-    @router.post("/explain", responses=_responses(list[Answer]))
+    @router.post("/explain", responses=_responses(list[Answer]), dependencies=_RENAMED)
     async def explain(
         uploads: Photos,
         force: Names = [],  # noqa: B006
         forbid: Names = [],  # noqa: B006
         why_not: Names = [],  # noqa: B006
         n_best: Annotated[int, Form(ge=1, le=100)] = 3,
-        coverage: Coverage = None,
+        sure: Sure = SURE,
         objects: Annotated[str | None, Form(pattern="^(auto|[1-9])$", description="largest number")] = None,
     ) -> Response:
-        """Class, probability and path of photos, as `hcep explain --json` prints them."""
+        """The answer, the class and the path of photos, as `hcep explain --json` prints them."""
         n_paths: Any = int(objects) if objects and objects != "auto" else objects
         options: dict[str, Any] = {"force": force, "forbid": forbid, "why_not": why_not, "n_best": n_best}
-        return _json(await answers(uploads, **options, coverage=coverage, n_paths=n_paths))
+        return _json(await answers(uploads, **options, sure=sure, n_paths=n_paths))
 
-    @router.post("/predict", responses=_responses(list[Prediction]))
-    async def predict(uploads: Photos, coverage: Coverage = None) -> Response:
-        """Class and path of photos, as the rows that `hcep predict` writes."""
+    @router.post("/predict", responses=_responses(list[Prediction]), dependencies=_RENAMED)
+    async def predict(uploads: Photos, sure: Sure = SURE) -> Response:
+        """The answer, the class and the path of photos, as the rows that `hcep predict` writes."""
         photos = await uploads.photos(engine)
-        rows = await asyncio.gather(*(engine.explain(photo, n_best=1, coverage=coverage) for photo in photos))
+        rows = await asyncio.gather(*(engine.explain(photo, n_best=1, sure=sure) for photo in photos))
         return _json([Prediction.of(answer, photo.id) for photo, answer in zip(photos, rows, strict=True)])
 
     @router.post("/contrast", responses=_responses(list[list[Contrast]]))

@@ -16,16 +16,18 @@ from PIL import Image
 
 from hcep._checks import escape_spreadsheet, is_installed, require
 from hcep._files import cache_folder, replacing
+from hcep.classify.hedging import right_levels
 from hcep.classify.path_model import PathModel
 from hcep.embeddings import EmbeddingStore
 from hcep.embeddings.images import ImageProblem, open_image
 from hcep.evaluate import tree_distances
 from hcep.evaluate.drawing import mistakes_by_lca
 from hcep.explain import explain_images
-from hcep.explain.answer import SURE, doubt_about, percent
+from hcep.explain.answer import NOTHING, doubt_about, percent
 from hcep.explain.explainer import class_names
 from hcep.explain.neighbours import fitted_on
 from hcep.explain.report import photo_report
+from hcep.hierarchy.names import with_article
 from hcep.models.loading import SavedModel
 
 #: Embeddings in memory at a time, photos on the map, and photos in a report.
@@ -33,7 +35,7 @@ BLOCK, ON_MAP, IN_REPORT = 2048, 6000, 500
 #: Principal directions that UMAP starts from.
 DIRECTIONS = 50
 #: The arrays of a collection that are cached.
-KEPT = ("predicted", "probability", "unlike", "node", "on_map", "plane")
+KEPT = ("predicted", "probability", "answer", "sureness", "unlike", "node", "on_map", "plane")
 
 Rows = NDArray[np.int64]
 
@@ -119,6 +121,7 @@ class Collection:
     ----------
     truth, predicted : (n_photos,) int32; positions in ``model.classes``, -1 for an unknown truth
     probability : (n_photos,) float32
+    answer, sureness : (n_photos,) int32 and float32; the synset that is sure enough, 0 for none, and how sure it is
     unlike : (n_photos,) bool; less of the photo is explained than of nearly all training photos of its class
     node : (n_photos,) int32; where each path ends in the path tree
     on_map, plane : (n_shown,) int64 and (n_shown, 2) float32; the photos on the map and their positions
@@ -129,6 +132,8 @@ class Collection:
     truth: NDArray[np.int32]
     predicted: NDArray[np.int32]
     probability: NDArray[np.float32]
+    answer: NDArray[np.int32]
+    sureness: NDArray[np.float32]
     unlike: NDArray[np.bool_]
     node: NDArray[np.int32]
     on_map: Rows
@@ -139,13 +144,37 @@ class Collection:
 
     @cached_property
     def class_names(self) -> list[str]:
-        return [self.model.hierarchy.name(leaf) for leaf in self.model.leaves.tolist()]
+        h = self.model.hierarchy
+        return [h.name(h.class_of(leaf)) for leaf in self.model.leaves.tolist()]
 
     @cached_property
     def masks(self) -> dict[str, NDArray[np.bool_]]:
         known, right = self.truth >= 0, self.truth == self.predicted
-        masks = {"all": np.ones(len(self), dtype=bool), "unsure": self.probability < SURE}
+        masks = {"all": np.ones(len(self), dtype=bool), "unsure": ~self._is_class}
         return masks | {"mistakes": known & ~right, "unlike": self.unlike, "right": known & right}
+
+    @cached_property
+    def _is_class(self) -> NDArray[np.bool_]:
+        """Whether the class itself is sure enough."""
+        return np.asarray(self.answer == self.model.leaf_index[self.predicted])
+
+    @cached_property
+    def is_wrong(self) -> NDArray[np.bool_]:
+        """Whether the answer is wrong: the label is known, and is neither the answer nor below it."""
+        is_below = self.model.levels.is_below(np.maximum(self.truth, 0), self.answer)
+        return np.asarray((self.truth >= 0) & (self.answer > 0) & ~is_below)
+
+    def answer_name(self, row: int) -> str | None:
+        """The name of the answer; None if nothing is sure enough."""
+        h, synset = self.model.hierarchy, int(self.answer[row])
+        return h.name(h.class_of(h.ids[synset])) if synset else None
+
+    def headline(self, row: int) -> str:
+        """The answer in words, as `Answer.headline` words it."""
+        name, guess = self.answer_name(row), with_article(self.class_names[self.predicted[row]])
+        sure = NOTHING if name is None else f"{with_article(name)}, {percent(float(self.sureness[row]))}"
+        perhaps = f" (perhaps {guess}, {percent(float(self.probability[row]))})"
+        return sure if self._is_class[row] else sure + perhaps
 
     @cached_property
     def _mistakes(self) -> tuple[Rows, NDArray[Any], NDArray[Any]]:
@@ -258,23 +287,42 @@ class Collection:
 
     def doubt(self, row: int) -> str:
         """Why not to rely on the answer (see `Answer.doubt`)."""
-        return doubt_about(float(self.probability[row]), bool(self.unlike[row]))
+        label = self.class_names[self.predicted[row]]
+        answer = label if self._is_class[row] else self.answer_name(row) and ""
+        return doubt_about(answer, label, bool(self.unlike[row]))
 
     def tile(self, row: int) -> dict[str, Any]:
-        wrong = bool(self.masks["mistakes"][row])
-        note = f"label: {self.class_names[self.truth[row]]}" if wrong else self.doubt(row)
-        answer = {"name": self.class_names[self.predicted[row]], "sure": percent(float(self.probability[row]))}
-        return {**answer, "row": row, "note": note, "tone": "wrong" if wrong else "doubt" if note else ""}
+        name, wrong, notes = self.answer_name(row), bool(self.is_wrong[row]), []
+        if not self._is_class[row]:
+            notes.append(f"perhaps {self.class_names[self.predicted[row]]}, {percent(float(self.probability[row]))}")
+        if self.masks["mistakes"][row]:
+            notes.append(f"label: {self.class_names[self.truth[row]]}")
+        elif self.unlike[row]:
+            notes.append(self.doubt(row))
+        sure = "" if name is None else percent(float(self.sureness[row]))
+        tone = "wrong" if wrong else "doubt" if notes else ""
+        return {"name": name or NOTHING, "sure": sure, "row": row, "note": "; ".join(notes), "tone": tone}
 
     def table(self, rows: Rows) -> str:
         """Photos as CSV; no cell is a formula for a spreadsheet."""
-        text = io.StringIO()
+        text, names = io.StringIO(), ["photo", "label", "answer", "answer_name", "answer_probability", "rank", "class"]
         writer = csv.writer(text)
-        writer.writerow(["photo", "label", "answer", "name", "probability", "path", "doubt", "right"])
+        writer.writerow([*names, "name", "class_probability", "path", "doubt", "right"])
+        h, labels = self.model.hierarchy, self.model.classes.astype(str).tolist()
         for row in rows.tolist():
-            answer, right = self.predicted[row], "" if self.truth[row] < 0 else "no"
-            cells = [self.photos.names[row], self.photos.labels[row] or "", str(self.model.classes[answer])]
-            cells += [self.class_names[answer], f"{self.probability[row]:.4f}", " → ".join(self.path(row))]
+            c, synset, right = int(self.predicted[row]), int(self.answer[row]), "" if self.truth[row] < 0 else "no"
+            concept = h.class_of(h.ids[synset]) if synset else ""
+            answer = labels[c] if self._is_class[row] else concept
+            sure, rank = (f"{self.sureness[row]:.4f}", h.rank(concept) or "") if synset else ("", "")
+            cells = [
+                self.photos.names[row],
+                self.photos.labels[row] or "",
+                answer,
+                self.answer_name(row) or "",
+                sure,
+                rank,
+            ]
+            cells += [labels[c], self.class_names[c], f"{self.probability[row]:.4f}", " → ".join(self.path(row))]
             writer.writerow(
                 map(escape_spreadsheet, [*cells, self.doubt(row), "yes" if self.masks["right"][row] else right])
             )
@@ -303,12 +351,14 @@ def answer_photos(model: PathModel, photos: Photos, advance: Callable[[int], obj
     n, start, floor = len(photos.names), 0, model.explained_floor
     on_map = np.unique(np.linspace(0, n - 1, min(n, ON_MAP)).astype(np.int64))
     predicted, node, probability = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.float32)
+    answer, sureness = np.empty(n, np.int32), np.empty(n, np.float32)
     unlike, points = np.zeros(n, dtype=bool), []
     for X in photos.blocks():
         rows = slice(start, start + len(X))
         result = model.infer(X, explained=floor is not None)
         predicted[rows], node[rows] = result.class_index, result.nodes
         probability[rows] = result.probabilities[np.arange(len(X)), result.class_index]
+        answer[rows], sureness[rows] = right_levels(model, result)
         if floor is not None:
             unlike[rows] = result.explained < floor[result.class_index]
         own = on_map[(on_map >= start) & (on_map < rows.stop)] - start
@@ -317,7 +367,7 @@ def answer_photos(model: PathModel, photos: Photos, advance: Callable[[int], obj
         advance(len(X))
     plane = flat_map(np.concatenate([block for block in points if len(block)]))
     truth = class_numbers(model, photos.labels)
-    return Collection(model, photos, truth, predicted, probability, unlike, node, on_map, plane)
+    return Collection(model, photos, truth, predicted, probability, answer, sureness, unlike, node, on_map, plane)
 
 
 def cached_answers(saved: SavedModel, photos: Photos, advance: Callable[[int], object]) -> Collection:

@@ -18,6 +18,7 @@ from platformdirs import user_data_path
 
 from hcep.classify import HCEPClassifier
 from hcep.classify.path_model import PathModel
+from hcep.classify.right_level import SURE
 from hcep.embeddings import EmbeddingStore, Encoder
 from hcep.embeddings.images import ImageProblem
 from hcep.errors import HCEPError
@@ -38,7 +39,7 @@ from hcep.web.decoding import Decoders
 
 T = TypeVar("T")
 CORRECTIONS = "corrections.jsonl"
-#: Explainers that are kept: a slider asks for many coverages in passing.
+#: Explainers that are kept: a slider asks for many levels in passing.
 KEPT_EXPLAINERS = 32
 
 
@@ -81,7 +82,7 @@ class _Question(NamedTuple):
     request: Request
     why_not: tuple[str, ...]
     where: bool
-    options: tuple[int, float | None, int | Literal["auto"] | None]  # n_best, coverage, n_paths
+    options: tuple[int, float, int | Literal["auto"] | None]  # n_best, sure, n_paths
 
 
 class Engine:
@@ -215,7 +216,7 @@ class Engine:
         why_not: Concepts = (),
         where: bool = False,
         n_best: int = 3,
-        coverage: float | None = None,
+        sure: float = SURE,
         n_paths: int | Literal["auto"] | None = None,
         corrected: bool = True,
     ) -> Answer:
@@ -227,7 +228,7 @@ class Engine:
         request = Request.of(force, forbid)
         if corrected:
             request = self.corrections.requests([photo.id], request)[0]
-        question = _Question(photo, request, Request.of(why_not).force, where, (n_best, coverage, n_paths))
+        question = _Question(photo, request, Request.of(why_not).force, where, (n_best, sure, n_paths))
         answer = await self._explain(question)
         return answer.replaced(correction=self.corrections.applied(photo.id) if corrected else None)
 

@@ -75,7 +75,7 @@ def write_models(folder: Path) -> None:
         model = make()
         save_model(model, folder / name, **facts)
         keep(name, model)
-    answers["calibrated.concepts"] = model.predict_concept(X_new, 0.3).astype(str)
+    answers["calibrated.concepts"] = model.predict_concept(X_new, sure=0.7).astype(str)
     answers["calibrated.unknown_scores"] = model.unknown_score(X_new)
     more = Embeddings(*images(16, seed=6), None, ENCODER, "pets.npz")
     fitted = fit_model(more, TREE, folder / "several_objects", anchor=0.3)

@@ -15,7 +15,7 @@ import numpy as np
 from hcep._checks import require
 from hcep.embeddings.images import ImageProblem, small_jpeg
 from hcep.errors import HCEPError
-from hcep.explain.answer import percent
+from hcep.explain.answer import UNLIKE
 from hcep.models.loading import SavedModel
 from hcep.web.batching import ServerBusyError
 from hcep.web.collection import Collection, Photos, Rows, StorePhotos, cached_answers
@@ -236,12 +236,13 @@ def photo_dialog(collections: Collections, photos: Photos, row: int) -> Iterator
 def answer_details(collection: Collection, row: int) -> None:
     """A model's answer for a photo, whether it is right or doubtful, and its path."""
     truth, predicted = int(collection.truth[row]), int(collection.predicted[row])
-    text("h2", f"{collection.class_names[predicted]}, {percent(float(collection.probability[row]))}", "wrap")
+    headline = collection.headline(row)
+    text("h2", headline[:1].upper() + headline[1:], "wrap")
     if truth >= 0:
         words = "The label says the same." if truth == predicted else f"The label says {collection.class_names[truth]}."
-        text("p", words, "good" if truth == predicted else "bad")
-    if doubt := collection.doubt(row):
-        text("p", doubt, "chip flag")
+        text("p", words, "bad" if collection.is_wrong[row] else "good" if truth == predicted else "")
+    if collection.unlike[row]:
+        text("p", UNLIKE, "chip flag")
     with text("ol", classes="path", aria_label="Path"):
         for name in collection.path(row):
             text("li", name, "wrap")

@@ -11,12 +11,13 @@ from hcep.errors import HCEPError
 from hcep.explain.answer import Step, percent
 from hcep.explain.report import map_place, overlay_uri
 from hcep.explain.where import EvidenceMap
+from hcep.hierarchy.names import with_article
 from hcep.web.engine import Engine, Photo
 from hcep.web.pages import frame as shared
 from hcep.web.pages.frame import button, frame, guarded, notice, on_value, redrawn, text, ui, working
 from hcep.web.pages.many import responses
 from hcep.web.pages.question import questions
-from hcep.web.pages.session import PhotoSession, TrainingSummaries, TrainingSummary, a
+from hcep.web.pages.session import PhotoSession, TrainingSummaries, TrainingSummary
 
 #: Photos that come with scikit-learn; static/welcome.html says who took them.
 EXAMPLES = ("china.jpg", "flower.jpg")
@@ -151,21 +152,21 @@ class PhotoPage:
         with text("div", classes="line"):
             if changes:
                 first = session.first
-                text("span", f"Before: {a(first.name, 'a')}, {percent(first.probability)} sure.", "soft small")
+                text("span", f"Before: {first.headline()}.", "soft small")
             else:
                 text("a", "Another photo", "button", href="/")
                 text("span", session.photo.name, "soft small wrap")
 
     def _slider(self, session: PhotoSession) -> None:
         text("label", "How sure should the answer be? (percent)", "name", for_="sureness")
-        slider = text("input", id="sureness", type="range", min=0, max=99, aria_describedby="sure")
-        slider.props["^value"] = 0  # the initial value; as a property it would be reset at every update of the page
-        hint = "Best guess. Move the slider to the right for a safer, more general answer."
-        message = text("p", hint, "soft small", id="sure")
+        slider = text("input", id="sureness", type="range", min=50, max=99, aria_describedby="sure")
+        start = round(100 * session.sure)
+        slider.props["^value"] = start  # the initial value; as a property it would be reset at every update of the page
+        message = text("p", f"At least {start} %: the most specific answer that is so sure.", "soft small", id="sure")
 
         async def move(value: str) -> None:
-            message.text = f"At least {int(value)} % sure." if int(value) else "Best guess."
-            await session.set_certainty(int(value) / 100)
+            message.text = f"At least {int(value)} %: the most specific answer that is so sure."
+            await session.set_sure(int(value) / 100)
 
         on_value(slider, "input", move, 0.12)
 
@@ -223,10 +224,10 @@ def _concept_card(session: PhotoSession, concept: str, summary: TrainingSummary 
                 text("img", src=uri, alt=f"Typical photo of {name}: {label}", title=label)
     if step is not None:
         without = partial(session.ask, session.force, (*session.forbid, concept))
-        button(f"What if it were not {a(name, 'a')}?", without, icon="alt_route")
+        button(f"What if it were not {with_article(name)}?", without, icon="alt_route")
     elif concept != session.hierarchy.root:
         insist = partial(session.ask, (*session.force, concept), session.forbid)
-        button(f"What if it were {a(name, 'a')}?", insist, icon="alt_route")
+        button(f"What if it were {with_article(name)}?", insist, icon="alt_route")
 
 
 def _coefficient(step: Step, summary: TrainingSummary | None) -> None:

@@ -9,9 +9,10 @@ from hcep.explain.answer import Contrast, percent
 from hcep.explain.beam_steps import WIDTH, Levels, Tried, beam_levels
 from hcep.explain.corrections import Correction
 from hcep.hierarchy import Hierarchy
+from hcep.hierarchy.names import with_article
 from hcep.pursuit.limits import Request
 from hcep.web.pages.frame import bar, button, clickable, notice, on_value, redrawn, tabs, text, working
-from hcep.web.pages.session import PhotoSession, a
+from hcep.web.pages.session import PhotoSession
 
 #: Concepts that a name search shows, corrections that are listed, and dropped paths that are named.
 N_MATCHES, N_LISTED, N_DROPPED = 8, 30, 6
@@ -78,7 +79,7 @@ def _why_not(show_map: Callable[..., None], session: PhotoSession) -> None:
         words = f"Red areas support {contrast.chosen.name}, blue areas support {contrast.rival.name}."
         show_map(session, evidence, words)
 
-    _name_search(session, f"Why is it {a(session.answer.name, 'a')} and not …", ask, session.rivals)
+    _name_search(session, f"Why is it {with_article(session.answer.name)} and not …", ask, session.rivals)
     result = text("div", classes="stack", aria_live="polite")
 
 

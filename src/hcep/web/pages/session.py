@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hcep.classify.path_model import PathModel
+from hcep.classify.right_level import SURE
 from hcep.embeddings import EmbeddingStore
 from hcep.errors import HCEPError
-from hcep.explain.answer import SURE, Answer, Contrast, Step, percent
+from hcep.explain.answer import Answer, Contrast, Step, percent
 from hcep.explain.neighbours import concept_photos, training_photos
 from hcep.explain.report import thumbnail
 from hcep.explain.where import EvidenceMap, ImageMaps
+from hcep.hierarchy.names import with_article
 from hcep.web.engine import Engine, Photo
 
 #: Classes to ask for, including the answer; other classes are mentioned from this probability on.
@@ -21,7 +23,9 @@ N_BEST, WORTH_MENTIONING = 5, 0.01
 #: Training photos from which the usual range of a coefficient is taken, and typical photos to show.
 N_RANGE, N_TYPICAL = 400, 4
 OWN_ESTIMATE = "This is the model's own estimate; it was not checked on held-out photos."
-UNLIKE_TRAINING = "The photo is unlike the photos the model was trained on. Closest class: "
+UNLIKE_TRAINING = "The photo is unlike the photos the model was trained on: it may be none of the known classes."
+#: Fields of an answer that depend on how sure it must be.
+OF_LEVEL = ("answer", "answer_name", "answer_probability", "rank", "sure", "promise")
 
 Ids = tuple[str, ...]
 
@@ -45,7 +49,7 @@ class PhotoSession:
         self.engine, self.photo = engine, photo
         self.force: Ids = ()
         self.forbid: Ids = ()
-        self.certainty = 0.0
+        self.sure = SURE
         #: Called when the answer has changed, and when only its words have.
         self.on_answer: list[Callable[[], Any]] = []
         self.on_words: list[Callable[[], Any]] = []
@@ -58,12 +62,11 @@ class PhotoSession:
         for draw in self.on_answer:
             draw()
 
-    async def set_certainty(self, certainty: float) -> None:
-        """Answer with a concept that is at least this certain; 0 for the best guess."""
-        self.certainty = certainty
-        if self.coverage:
-            answer = await self._explain(self.force, self.forbid, False)
-            self.answer = self.answer.replaced(hedged=answer.hedged)
+    async def set_sure(self, sure: float) -> None:
+        """Answer with the most specific concept that is at least this likely."""
+        self.sure = sure
+        answer = await self._explain(self.force, self.forbid, False)
+        self.answer = self.answer.replaced(**{name: getattr(answer, name) for name in OF_LEVEL})
         for draw in self.on_words:
             draw()
 
@@ -82,18 +85,13 @@ class PhotoSession:
         return contrast, answer.maps.margins[contrast.rival.label]
 
     async def _explain(self, force: Ids, forbid: Ids, where: bool, **more: Any) -> Answer:
-        options: dict[str, Any] = {"force": force, "forbid": forbid, "where": where, "coverage": self.coverage, **more}
+        options: dict[str, Any] = {"force": force, "forbid": forbid, "where": where, "sure": self.sure, **more}
         return await self.engine.explain(self.photo, **options, n_best=N_BEST, corrected=not (force or forbid))
 
     def _set(self, answer: Answer) -> None:
         self.answer, self.hierarchy = answer, answer.context.model.hierarchy  # of the version that answered
         if not (self.force or self.forbid):
             self.first = answer
-
-    @property
-    def coverage(self) -> float | None:
-        """The coverage to ask for, if held-out photos tell how often the model's answers are right."""
-        return self.certainty if self.certainty and self.engine.model.held_out is not None else None
 
     @property
     def path(self) -> list[str]:
@@ -119,49 +117,45 @@ class PhotoSession:
         return next((step for step in self.answer.path if step.synset == concept), None)
 
     def headline(self) -> Headline:
-        """The answer in words."""
-        answer, guess = self.answer, f"{a(self.answer.name, 'a')}, {percent(self.answer.probability)}"
-        what_if = bool(self.force or self.forbid)
+        """The answer in words: those of `Answer.headline`, and what they rest on."""
+        answer, what_if = self.answer, bool(self.force or self.forbid)
         if answer.correction is not None and not what_if:
-            return self._corrected(guess)
-        if self.certainty:
-            return self._certain()
-        rivals = [rival for rival in answer.rivals if rival.probability > WORTH_MENTIONING][:3]
-        names = ", ".join(f"{rival.name} ({percent(rival.probability)})" for rival in rivals)
-        also = f"; also possible: {names}." if names else "."
-        if answer.unlike and not what_if:
-            return Headline("Probably none of the known classes.", UNLIKE_TRAINING + guess + also, self.end)
-        sure = f"{'in that case ' * what_if}{percent(answer.probability)} sure{also}"
-        if answer.probability < SURE:
-            return Headline(f"Perhaps {a(answer.name, 'a')}.", f"Not certain: {sure}", self.end)
-        return Headline(f"{a(answer.name)}.", sure[:1].upper() + sure[1:], self.end)
-
-    def _corrected(self, guess: str) -> Headline:
-        """The answer that a correction gives."""
-        assert self.answer.correction is not None
-        right = (self.end, *self.answer.force)[-1]
-        who = f"Corrected by {self.answer.correction.who or 'somebody'}."
-        if right == self.hierarchy.root:
-            return Headline("None of the known classes.", f"{who} The model's guess: {guess}.", right)
-        return Headline(f"{a(self.name(right))}.", who, right)
-
-    def _certain(self) -> Headline:
-        """The most specific concept that is certain enough."""
-        root, wanted, hedged = self.hierarchy.root, f"{100 * self.certainty:.0f} %", self.answer.hedged
-        if hedged is not None:
-            concept = hedged.concept
-            basis = f"At least {wanted} of such answers are right for photos like those used for calibration."
+            return self._corrected()
+        sure, _ = answer.headline_parts()
+        sentences = ["In that case."] if what_if else []
+        if answer.answer != answer.label:
+            sentences.append(f"Perhaps {answer.guesses()}.")
         else:
-            concept = ([root] + [c for c in self.path if self.probability(c) >= self.certainty])[-1]
-            basis = OWN_ESTIMATE
-        if hedged is not None and hedged.kind is not None:
-            basis += f" It may be a kind of {hedged.kind} that the model does not know."
-        if concept == root:
-            return Headline("Not sure enough to say.", f"Nothing is {wanted} certain. {basis}", root)
-        which = "" if concept == self.end else " The exact kind is less certain."
-        return Headline(
-            f"{a(self.name(concept))}.", f"{percent(self.probability(concept))} sure.{which} {basis}", concept
+            others = [rival for rival in answer.rivals if rival.probability > WORTH_MENTIONING][:3]
+            names = "; ".join(f"{rival.name}, {percent(rival.probability)}" for rival in others)
+            sentences += [f"Also possible: {names}."] if names else []
+        if answer.kind is not None and not what_if:
+            sentences.append(f"It may be a kind of {answer.kind} that the model does not know.")
+        sentences += [UNLIKE_TRAINING] if answer.unlike and not what_if else []
+        sentences.append(answer.promise or OWN_ESTIMATE)
+        return Headline(sure[:1].upper() + sure[1:], " ".join(sentences), self.concept)
+
+    @property
+    def concept(self) -> str:
+        """The id of the concept that answers; the root if nothing is sure."""
+        answer = self.answer
+        return (
+            self.hierarchy.root
+            if answer.answer is None
+            else self.end
+            if answer.answer == answer.label
+            else answer.answer
         )
+
+    def _corrected(self) -> Headline:
+        """The answer that a correction gives."""
+        answer = self.answer
+        assert answer.correction is not None
+        right, who = (self.end, *answer.force)[-1], f"Corrected by {answer.correction.who or 'somebody'}."
+        if right == self.hierarchy.root:
+            guess = f"{with_article(answer.name)}, {percent(answer.probability)}"
+            return Headline("None of the known classes.", f"{who} The model's guess: {guess}.", right)
+        return Headline(f"{with_article(self.name(right), capital=True)}.", who, right)
 
     def meaning(self, concept: str) -> str:
         """What a concept is, in words: the model's own description, the concepts above it, and its other names."""
@@ -172,17 +166,6 @@ class PhotoSession:
         if h.merged(concept):
             sentences += [f"Also called {', '.join(name for _, name in h.merged(concept))}"]
         return ". ".join(sentences) + "."
-
-
-def a(name: str, article: str = "A") -> str:
-    """A name with its article, unless it is a plural.
-
-    >>> a("church"), a("Arctic fox", "a"), a("sunglasses")
-    ('A church', 'an Arctic fox', 'Sunglasses')
-    """
-    if name.endswith("s") and not name.endswith(("ss", "us", "is")):
-        return name[:1].upper() + name[1:] if article == "A" else name
-    return f"{article}n {name}" if name[:1].lower() in "aeiou" else f"{article} {name}"
 
 
 class TrainingSummary(NamedTuple):
