@@ -145,8 +145,7 @@ class Evidence:
         """Ids and names along the path to a node."""
         if node not in self._paths:
             ids = path_of(self.model.dictionary, node)
-            h = self.model.hierarchy
-            self._paths[node] = ids, tuple(h.name(h.class_of(i)) for i in ids)
+            self._paths[node] = ids, tuple(map(self.model.hierarchy.name, ids))
         return self._paths[node]
 
     def edges(self, node: int) -> NDArray[np.int32]:
@@ -156,7 +155,7 @@ class Evidence:
     def class_of(self, label: int) -> tuple[str, str]:
         """Label and name of a class by its position."""
         if label not in self._classes:
-            name = self.model.hierarchy.name(self.model.hierarchy.class_of(str(self.model.leaves[label])))
+            name = self.model.hierarchy.name(str(self.model.leaves[label]))
             self._classes[label] = str(self.model.classes[label]), name
         return self._classes[label]
 

@@ -212,7 +212,7 @@ class Explainer:
             h, (parent, synset) = self.model.hierarchy, self.model.dictionary.edges[atom]
             merged = tuple(name for _, name in h.merged(synset))
             meaning = None if self.names is None else self.names.meaning(parent, synset)
-            self._concepts[atom] = synset, h.name(h.class_of(synset)), merged, meaning
+            self._concepts[atom] = synset, h.name(synset), merged, meaning
         return self._concepts[atom]
 
     def _ranked(self, result: Inference) -> list[list[int]]:

@@ -178,7 +178,7 @@ def _columns(model: PathModel, result: Inference, sure: float, limited: NDArray[
         ],
         "kind": unknown_kinds(model, result),
         "path": [list(synsets) for synsets in result.paths],
-        "names": [[h.name(h.class_of(synset)) for synset in synsets] for synsets in result.paths],
+        "names": [list(map(h.name, synsets)) for synsets in result.paths],
         "coefficients": [result.coefficients(i).tolist() for i in range(len(result))],
         "residual_norm": result.residual_norms,
     }

@@ -144,8 +144,7 @@ class Collection:
 
     @cached_property
     def class_names(self) -> list[str]:
-        h = self.model.hierarchy
-        return [h.name(h.class_of(leaf)) for leaf in self.model.leaves.tolist()]
+        return [self.model.hierarchy.name(leaf) for leaf in self.model.leaves.tolist()]
 
     @cached_property
     def masks(self) -> dict[str, NDArray[np.bool_]]:
@@ -167,7 +166,7 @@ class Collection:
     def answer_name(self, row: int) -> str | None:
         """The name of the answer; None if nothing is sure enough."""
         h, synset = self.model.hierarchy, int(self.answer[row])
-        return h.name(h.class_of(h.ids[synset])) if synset else None
+        return h.name(h.ids[synset]) if synset else None
 
     def headline(self, row: int) -> str:
         """The answer in words, as `Answer.headline` words it."""
