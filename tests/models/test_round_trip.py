@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
-from hcep import HCEPClassifier, HCEPTransformer
+from hcep import HCEPClassifier, HCEPTransformer, Hierarchy
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.models import ModelError, read_model
 from hcep.models.loading import load_model
@@ -227,3 +227,26 @@ def test_trials_on_fewer_images_are_saved_too(tmp_path: Path, monkeypatch: pytes
     assert len({len(score.correct) for score in model.leave_one_out_}) == 2
     loaded = load_model(save_model(model, tmp_path / "model"))
     assert loaded.leave_one_out_ == model.leave_one_out_
+
+
+def test_ranks_and_names_survive_fitting_growing_saving_and_loading(tmp_path: Path) -> None:
+    edges = [("life", "Animalia"), ("Animalia", "Felidae"), ("Felidae", "lynx"), ("Felidae", "lion")]
+    edges += [("Animalia", "Canidae"), ("Canidae", "fox"), ("life", "Iridaceae"), ("Iridaceae", "iris")]
+    ranks = {"Animalia": "kingdom", "Felidae": "family", "Canidae": "family", "Iridaceae": "family"}
+    ranks |= dict.fromkeys(("lynx", "lion", "fox", "iris"), "species")
+    hierarchy = Hierarchy.from_edges(edges, {"lynx": "Eurasian lynx"}).with_ranks(ranks)
+    X, y = images(["lynx", "lion", "fox", "iris"])
+    model = HCEPClassifier(hierarchy).fit(X, y)
+    model.rename("Felidae", "cats")
+    model.move("fox", "Felidae")
+    model.add_class("wolf", "Canidae", X[:3] + 1.0)
+    loaded = load_model(save_model(model, tmp_path / "model"))
+    for h in (
+        model.hierarchy_,
+        loaded.hierarchy_,
+        load_model(tmp_path / "model").add_class("cat", "cats", X[:3]).hierarchy_,
+    ):
+        assert h.ranks == ranks
+        assert h.rank_names == ("kingdom", "family", "species")
+        assert h.name("lynx") == "Eurasian lynx"
+        assert h.lineage("lion") == {"kingdom": "Animalia", "family": "cats", "species": "lion"}

@@ -172,3 +172,22 @@ def test_wordnet_does_not_overwrite(database, tmp_path):
     with pytest.raises(HCEPError, match=r"--output: .* exists already; pass --overwrite"):
         raise CliRunner().invoke(app, ["induce", "wordnet", "dog", "-o", str(tmp_path / "h.json")]).exception
     assert (tmp_path / "h.json").read_text() == "precious"
+
+
+@pytest.mark.parametrize("ending", ["json", "csv"])
+def test_editing_a_file_keeps_ranks_and_names(tmp_path, ending):
+    table = tmp_path / "taxa.csv"
+    table.write_text("Family,Species,label\nFelidae,Lynx lynx,1\nFelidae,Lynx rufus,2\nIridaceae,Iris sibirica,3\n")
+    edited, options = tmp_path / f"edited.{ending}", ["-O", "leaf=label", "--rename", "Felidae:cats"]
+    run = CliRunner().invoke(app, ["hierarchy", "edit", str(table), *options, "-o", str(edited)])
+    assert run.exit_code == 0, run.output
+    h = read_hierarchy(edited)
+    assert [(h.name(s), h.rank(s)) for s in ("1", "2", "Felidae")] == [
+        ("Lynx lynx", "Species"),
+        ("Lynx rufus", "Species"),
+        ("cats", "Family"),
+    ]
+    moved = tmp_path / f"moved.{ending}"
+    again = CliRunner().invoke(app, ["hierarchy", "edit", str(edited), "--move", "3:cats", "-o", str(moved)])
+    assert again.exit_code == 0, again.output
+    assert read_hierarchy(moved).lineage("2") == {"Family": "cats", "Species": "Lynx rufus"}
