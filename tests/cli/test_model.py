@@ -135,8 +135,8 @@ def test_a_class_is_added_moved_renamed_and_removed(model: Path, tmp_path: Path)
     assert load_model(model).hierarchy_.name("van") == "delivery van"
     run("model", "edit", model, "--remove", "dog")
     assert load_model(model).classes_.tolist() == ["bus", "car", "cat", "van"]
-    log = run("model", "log", model)[0].splitlines()
-    assert [line.split("  ")[-1] for line in log[1:]] == [
+    changes = json.loads(run("info", model, "--json")[0])["changes"]
+    assert [change.split("  ")[-1] for change in changes.values()] == [
         "added class 'van' under 'vehicle' from 12 images",
         "moved 'van' under 'animal'",
         "renamed 'van' 'delivery van'",
@@ -153,7 +153,7 @@ def test_unknown_classes_concepts_and_versions_are_rejected(model: Path, tmp_pat
     fails("'emu' is not a class of the model", "model", "edit", model, "--remove", "emu")
     fails("'vehicl'.*vehicle", "model", "edit", model, "--move", "cat:vehicl")
     fails("there is no change to undo", "model", "undo", model)
-    fails("no model at", "model", "log", tmp_path / "nothing")
+    fails("there is nothing at", "info", tmp_path / "nothing")
 
 
 def test_a_class_below_a_class_gives_a_note(model: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -325,11 +326,19 @@ def calibrate_levels(
     levels, values = _read(probabilities, hierarchy, classes, temperature)
     if len(labels) != len(values):
         raise HCEPError(f"labels must be one per row of probabilities, {len(values):,}; got {len(labels):,}")
+    own = class_indices(levels, labels)
+    return levels.held_out(values, np.argmax(values, axis=1), own)
+
+
+def class_indices(levels: Levels, labels: Sequence[str]) -> NDArray[np.intp]:
+    """The class of each label, by id or name, (n_labels,); raises HCEPError for a label that is not a class."""
+    h = levels.hierarchy
     place = {int(synset): c for c, synset in enumerate(levels.own)}
-    own = [place.get(hierarchy.index(hierarchy.find(str(label)))) for label in labels]
+    known = {label: place.get(h.index(h.own_leaves.get(label) or h.find(label))) for label in set(map(str, labels))}
+    own = [known[str(label)] for label in labels]
     if None in own:
         raise HCEPError(f"labels must be among the classes; {labels[own.index(None)]!r} is not one of them")
-    return levels.held_out(values, np.argmax(values, axis=1), np.array(own, dtype=np.intp))
+    return np.array(own, dtype=np.intp)
 
 
 def _read(
@@ -344,21 +353,27 @@ def _read(
     if not np.isfinite(values).all():
         raise HCEPError("probabilities must be finite numbers; replace classes without a score by 0")
     if temperature is not None:
-        values = _softmax(values, temperature)
+        values = softmax(values, temperature)
     if (values < 0.0).any() or (values.sum(axis=1) > 1.0 + ROUNDING).any():
         raise HCEPError(
             "probabilities must be at least 0, and rows must add up to at most 1; "
             "for logits, pass temperature=1.0, or the temperature they were calibrated with"
         )
+    return levels_of(hierarchy, labels), values
+
+
+def levels_of(hierarchy: Hierarchy, classes: Sequence[str]) -> Levels:
+    """The levels above classes, by id or name; raises HCEPError unless they are different concepts."""
     own = hierarchy.own_leaves
-    leaves = [own.get(label) or hierarchy.find(label) for label in labels]
-    if len(set(leaves)) < len(leaves):
-        twice = next(leaf for i, leaf in enumerate(leaves) if leaf in leaves[:i])
+    leaves = [own.get(label) or hierarchy.find(label) for label in classes]
+    twice = next((leaf for leaf, n in Counter(leaves).items() if n > 1), None)
+    if twice is not None:
         raise HCEPError(f"classes must be different concepts; {twice!r} is there twice")
-    return Levels.of(hierarchy, leaves), values
+    return Levels.of(hierarchy, leaves)
 
 
-def _softmax(logits: Floats, temperature: float) -> Floats:
+def softmax(logits: Floats, temperature: float) -> Floats:
+    """Probabilities of logits, (n_images, n_classes), that are divided by a temperature."""
     if not (is_number(temperature) and temperature > 0.0):
         raise HCEPError(f"temperature must be a number above 0, got {temperature!r}")
     scaled = logits / temperature

@@ -26,7 +26,7 @@ ABOUT = "Classify images and explain every answer by a rooted path of concepts (
 COMMANDS = {
     "Explain photos": ("demo", "explain", "correct", "serve"),
     "Make a model": ("data", "encode", "fit", "open"),
-    "Use and check a model": ("predict", "evaluate", "audit", "interpret", "info"),
+    "Use and check a model": ("predict", "rollup", "evaluate", "audit", "interpret", "info"),
     "Hierarchies": ("induce",),
 }
 #: Groups of commands: their help, their panel, and their commands by module.
@@ -34,7 +34,7 @@ GROUPS: dict[str, tuple[str, str, dict[str, tuple[str, ...]]]] = {
     "model": (
         "Add images and classes, edit the tree, calibrate; every change can be undone.",
         "Use and check a model",
-        {"model": ("add", "edit", "calibrate", "log", "undo")},
+        {"model": ("add", "edit", "calibrate", "undo")},
     ),
     "hierarchy": (
         "Show, convert, check, edit and compare hierarchies.",

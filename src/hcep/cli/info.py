@@ -49,7 +49,7 @@ def info(
 
 def _in_lines(value: Any) -> str:
     """A value as text; a dict has one line per entry."""
-    return "\n".join(f"{key}: {one}" for key, one in value.items()) if isinstance(value, dict) else str(value)
+    return "\n".join(f"{key}: {one}" for key, one in value.items()) or "none" if isinstance(value, dict) else str(value)
 
 
 def _list_encoders(as_json: bool) -> None:

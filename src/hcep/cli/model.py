@@ -166,15 +166,6 @@ def calibrate(
     _change(model, what, lambda fitted: fitted.calibrate(X, own_labels(fitted, y)), keep_metrics=True)
 
 
-def log(model: opt.Model) -> None:
-    """List the changes of a model since it was fitted, the newest last."""
-    saved = models.read_model(model)
-    data = saved.training.data or "data that was not recorded"
-    say(f"0  fitted by hcep {saved.document.hcep_version} on {data}")
-    for number, change in enumerate(saved.training.history, 1):
-        say(f"{number}  {change.when}  {change.what}")
-
-
 def undo(model: opt.Model) -> None:
     """Go back to the version before the last change; the newer one stays in `versions/`."""
     from hcep.models.saving import undo_change

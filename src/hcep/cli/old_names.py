@@ -12,6 +12,7 @@ COMMANDS = {
     "hierarchy wordnet": "hcep induce wordnet WORDS -o FILE",
     "induce compare": "hcep hierarchy compare TREES --gold TREE --data DATA",
     "model add-class": "hcep model add MODEL DATA --class NAME --under PARENT",
+    "model log": "hcep info MODEL",
     "model move": "hcep model edit MODEL --move CONCEPT:PARENT",
     "model remove": "hcep model edit MODEL --remove CLASS",
     "model rename": "hcep model edit MODEL --rename CONCEPT:NAME",

@@ -48,8 +48,9 @@ def load_sample() -> Bunch:
 def write_sample(folder: str | os.PathLike[str]) -> Path:
     """Write the sample to files, for trying commands, with two photos that come with scikit-learn.
 
-    The files are ``embeddings.npz``, ``tree.json``, ``classes.txt``, ``sentences.txt`` (about the classes) and
-    ``photos/CLASS/*.jpg``. HCEPError is raised if one of them exists with different content: nothing is overwritten.
+    The files are ``embeddings.npz``, ``tree.json``, ``classes.txt``, ``sentences.txt`` (about the classes),
+    ``scores.csv`` (of a classifier that is often wrong) and ``photos/CLASS/*.jpg``. HCEPError is
+    raised if one of them exists with different content: nothing is overwritten.
     """
     sample, photos = files("hcep.datasets") / "sample", files("sklearn.datasets") / "images"
     tree = Hierarchy.from_json((sample / "hierarchy.json").read_text(encoding="utf-8"))
@@ -58,6 +59,7 @@ def write_sample(folder: str | os.PathLike[str]) -> Path:
         "tree.json": (sample / "hierarchy.json").read_bytes(),
         "classes.txt": "".join(f"{tree.name(leaf)}\n" for leaf in tree.leaves).encode(),
         "sentences.txt": (sample / "sentences.txt").read_bytes(),
+        "scores.csv": (sample / "scores.csv").read_bytes(),
         "photos/palace/china.jpg": (photos / "china.jpg").read_bytes(),
         "photos/daisy/flower.jpg": (photos / "flower.jpg").read_bytes(),
     }

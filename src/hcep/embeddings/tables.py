@@ -135,7 +135,7 @@ def has_vectors(source: Path) -> bool:
     try:
         is_csv = source.suffix.lower() in DELIMITERS
         # The first block of a CSV file is enough.
-        schema = arrow_csv.open_csv(source, *_csv_options(source, None)).schema if is_csv else pq.read_schema(source)
+        schema = arrow_csv.open_csv(source, *csv_options(source, None)).schema if is_csv else pq.read_schema(source)
         table = _Table(source, schema, 0, lambda name: ())
         return bool(_vector_columns(table, None, set(_other_columns(table, None).values())))
     except (StoreError, OSError, pa.ArrowException):
@@ -293,10 +293,10 @@ def _refuse_bomb(source: Path, file: pq.ParquetFile) -> None:
 
 def _read_csv(source: Path, label: str | None) -> pa.Table:
     """A CSV or TSV file, with or without a header; columns of labels, ids and the like stay text, "007" too."""
-    return arrow_csv.read_csv(source, *_csv_options(source, label))
+    return arrow_csv.read_csv(source, *csv_options(source, label))
 
 
-def _csv_options(source: Path, label: str | None) -> tuple[Any, Any, Any]:
+def csv_options(source: Path, label: str | None) -> tuple[Any, Any, Any]:
     """Encoding, delimiter, header and decimal mark of a CSV file, from its first two lines."""
     with source.open("rb") as file:
         encoding = "utf-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"

@@ -198,6 +198,7 @@ class SavedModel:
             "images": self.training.n_images or (0 if counts is None else int(counts.sum())),
             **({"labels_above_classes": self.images_by_label()} if self.coarse_counts else {}),
             **self.training.metrics,
+            "changes": {str(i): f"{change.when}  {change.what}" for i, change in enumerate(self.training.history, 1)},
         }
 
     def file(self, name: str) -> bytes:

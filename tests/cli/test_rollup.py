@@ -1,0 +1,40 @@
+"""`hcep rollup` from the sample: what it writes and says, and that it overwrites nothing."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from hcep.datasets.sample_data import write_sample
+from tests.cli.test_model import fails, run
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> Path:
+    return write_sample(tmp_path / "sample")
+
+
+def test_answers_are_written_with_a_promise_and_never_overwritten(sample: Path, tmp_path: Path) -> None:
+    words = ("rollup", sample / "scores.csv", "--hierarchy", sample / "tree.json", "-o", tmp_path / "a.csv")
+    text, _ = run(*words, "--labels", "label")
+    assert "500 images" in text
+    assert "At least 90 % of such answers are right" in text
+    with (tmp_path / "a.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    names = ["id", "answer", "answer_name", "answer_probability", "rank", "class", "class_probability", "doubt"]
+    assert list(rows[0]) == names
+    fails("exists already", *words)
+    assert "Nothing is promised" in run(*words, "--labels", "label", "--sure", "0.999", "--overwrite")[0]
+
+
+def test_the_summary_is_json_on_request_and_errors_are_one_line(sample: Path, tmp_path: Path) -> None:
+    words = ("rollup", sample / "scores.csv", "--hierarchy", sample / "tree.json", "-o", tmp_path / "a.json")
+    fails("columns other than 'image' must be classes.*'label'", *words)
+    summary = json.loads(run(*words, "--labels", "label", "--json")[0])
+    assert summary["n_images"] == 500
+    assert 0 < summary["n_classes"] < summary["n_answered"] <= 500
+    assert len(json.loads((tmp_path / "a.json").read_text())) == 500
+    fails("expected a name ending in .csv", *words[:-1], tmp_path / "a.txt", "--labels", "label")
