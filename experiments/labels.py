@@ -205,17 +205,18 @@ def _exact_model(task: Task, exact: int, seed: int) -> HCEPClassifier:
 
 
 def _scored(task: Task, probabilities: Array, classes: Array, group: NDArray[np.bool_] | None = None) -> Row:
-    """Return class-balanced accuracy and calibration error, of the validation images in a group.
+    """Return accuracy and calibration error of the validation images; in a group of classes, all classes count alike.
 
     `probabilities` is an (n_val, n_classes) array in the order of `classes`.
     """
-    group = np.ones(len(task.y_val), dtype=bool) if group is None else group
+    is_balanced, group = group is not None, np.ones(len(task.y_val), dtype=bool) if group is None else group
     correct = np.where(group, classes[probabilities.argmax(axis=1)] == task.y_val, np.nan)
     confidence = np.where(group, probabilities.max(axis=1), np.nan)
     columns = {name: np.full(len(correct), np.nan) for name in PER_IMAGE} | {"correct": correct}
     by_class = [correct[group & (task.y_val == label)].mean() for label in np.unique(task.y_val[group])]
     error = expected_calibration_error(confidence[group], correct[group])
-    row = {"accuracy": float(np.mean(by_class)), "ece": error, "n_val": int(group.sum())}
+    accuracy = float(np.mean(by_class) if is_balanced else correct.mean())
+    row = {"accuracy": accuracy, "ece": error, "n_val": int(group.sum())}
     return {**row, OF_IMAGES: packed(columns | {"confidence": confidence})}
 
 
