@@ -334,7 +334,7 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
 
     def remarks(self) -> list[str]:
         """What else to know about the answer: that the image is unlike training images, or of an unknown kind."""
-        unknown = f"maybe a kind of {self.kind} that is not in the hierarchy"
+        unknown = f"maybe a kind of {self.kind} that is not among the training images"
         return [UNLIKE] * bool(self.unlike) + [unknown] * (self.kind is not None)
 
     def summary(self) -> str:
