@@ -334,6 +334,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         explained: bool = False,
         force: Concepts = (),
         forbid: Concepts = (),
+        only: Concepts = (),
     ) -> Inference:
         """Return paths, classes and probabilities of new images from one search.
 
@@ -341,14 +342,17 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         ----------
         X, n_best, trace, progress, explained : as for `PathModel.infer`
         force, forbid : as for `pursue`; classes that they rule out have probability 0
+        only : the only possible classes, or concepts above them, at this place or time
         """
         images, model = self._checked_images(X), self.path_model()
         options: dict[str, Any] = {"n_best": n_best, "trace": trace, "progress": progress, "explained": explained}
-        return model.infer(images, limits=model.limits(force, forbid), **options)
+        return model.infer(images, limits=model.limits(force, forbid, only), **options)
 
-    def predict(self, X: ArrayLike, *, force: Concepts = (), forbid: Concepts = ()) -> NDArray[Any]:
-        """Return the class of each image; with concepts forced or forbidden as for `pursue`, the best that is left."""
-        index = self._ask(X, lambda model, images: model.predict(images, model.limits(force, forbid)))
+    def predict(
+        self, X: ArrayLike, *, force: Concepts = (), forbid: Concepts = (), only: Concepts = ()
+    ) -> NDArray[Any]:
+        """Return the class of each image; with concepts forced, forbidden or only possible, the best that is left."""
+        index = self._ask(X, lambda model, images: model.predict(images, model.limits(force, forbid, only)))
         return np.asarray(self.classes_[index])
 
     def _ask(self, X: ArrayLike, answer: Callable[[PathModel, NDArray[Any]], Any]) -> Any:
@@ -361,7 +365,13 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
             raise
 
     def predict_proba(
-        self, X: ArrayLike, level: int | None = None, *, force: Concepts = (), forbid: Concepts = ()
+        self,
+        X: ArrayLike,
+        level: int | None = None,
+        *,
+        force: Concepts = (),
+        forbid: Concepts = (),
+        only: Concepts = (),
     ) -> NDArray[np.float64]:
         """Return the probability of each class, (n_images, n_classes); the predicted class has the largest.
 
@@ -373,12 +383,12 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         X : (n_images, n_dims) array
         level : the probabilities of the concepts at this level instead, in the order of `concepts_at`; in a tree they
             add up to 1
-        force, forbid : as for `pursue`; the probabilities are then over the classes left
+        force, forbid, only : as for `infer`; the probabilities are then over the classes left
         """
         if level is None:
-            return np.asarray(self._ask(X, lambda model, x: model.probabilities(x, model.limits(force, forbid))))
+            return np.asarray(self._ask(X, lambda model, x: model.probabilities(x, model.limits(force, forbid, only))))
         columns = [self.hierarchy_.index(concept) for concept in self.concepts_at(level)]
-        return np.asarray(self.node_probabilities(X, force=force, forbid=forbid)[:, columns])
+        return np.asarray(self.node_probabilities(X, force=force, forbid=forbid, only=only)[:, columns])
 
     def concepts_at(self, level: int) -> list[str]:
         """Return the concepts at a level of the hierarchy, 1 below the root, and the classes that end above it."""
@@ -389,13 +399,15 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         ends = np.isin(np.arange(len(hierarchy)), hierarchy.leaf_index) & (hierarchy.levels < level)
         return [hierarchy.ids[i] for i in np.flatnonzero((hierarchy.levels == level) | ends)]
 
-    def node_probabilities(self, X: ArrayLike, *, force: Concepts = (), forbid: Concepts = ()) -> NDArray[np.float64]:
+    def node_probabilities(
+        self, X: ArrayLike, *, force: Concepts = (), forbid: Concepts = (), only: Concepts = ()
+    ) -> NDArray[np.float64]:
         """Return the probability of every concept, (n_images, n_synsets), in the order of ``hierarchy_.ids``.
 
         A concept's is the sum over the classes below it, each counted once, however many paths lead there; the root's
         is 1.
         """
-        return np.asarray(self._ask(X, lambda model, x: model.node_probabilities(x, model.limits(force, forbid))))
+        return np.asarray(self._ask(X, lambda model, x: model.node_probabilities(x, model.limits(force, forbid, only))))
 
     def predict_topk(self, X: ArrayLike, k: int = 5) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """Return the k most probable classes of each image, best first, and their probabilities, both (n_images, k).

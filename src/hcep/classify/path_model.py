@@ -105,9 +105,9 @@ class PathModel:
     def hierarchy(self) -> Hierarchy:
         return self.dictionary.hierarchy
 
-    def limits(self, force: Concepts = (), forbid: Concepts = ()) -> PathLimits | None:
-        """What forced and forbidden concepts leave open (see `PathLimits.of`); None if there are none."""
-        return PathLimits.of(self.hierarchy, force, forbid)
+    def limits(self, force: Concepts = (), forbid: Concepts = (), only: Concepts = ()) -> PathLimits | None:
+        """What forced, forbidden and only possible concepts leave open (see `PathLimits.of`), or None."""
+        return PathLimits.of(self.hierarchy, force, forbid, only)
 
     def pursue(
         self,

@@ -121,6 +121,11 @@ class Levels:
         scores = np.where(wrong, values, 0.0).max(axis=1, initial=0.0)
         return HeldOutLevels(scores, probabilities[np.arange(len(own)), class_index])
 
+    def possible(self, concepts: Sequence[str]) -> NDArray[np.bool_]:
+        """Which classes are among some concepts, by id or name, or below one, (n_classes,)."""
+        places = [self.hierarchy.index(self.hierarchy.find(concept)) for concept in concepts]
+        return np.asarray(self.below[:, places].sum(axis=1)).ravel() > 0
+
     def is_below(self, classes: NDArray[Any], synsets: NDArray[Any]) -> NDArray[np.bool_]:
         """Whether classes are below synsets, or equal to them, pair by pair."""
         pair = np.asarray(classes, dtype=np.int64) * len(self.hierarchy) + synsets
@@ -267,6 +272,7 @@ def roll_up(
     sure: float = SURE,
     classes: Sequence[str] | None = None,
     temperature: float | None = None,
+    only: Sequence[str] = (),
     calibration: HeldOutLevels | None = None,
 ) -> RolledUp:
     """Answer with the most specific concept that is sure enough, from the probabilities of any classifier.
@@ -283,8 +289,10 @@ def roll_up(
     sure : float between 0 and 1
     classes : the concept of each column, by id or name; by default the columns are ``hierarchy.leaves``
     temperature : take `probabilities` as logits, and divide them by this number before the softmax
+    only : the only possible classes, or concepts above them, at this place or time; others have probability 0
     calibration : HeldOutLevels
-        Made by `calibrate_levels`. Answers are then right at least as often as `sure` says, for images like those.
+        Made by `calibrate_levels`, with the same `only`. Answers are then right at least as often as `sure` says, for
+        images like those.
 
     Returns
     -------
@@ -298,7 +306,7 @@ def roll_up(
     >>> answers.answer.tolist(), answers.answer_probability.round(2).tolist()
     (['pet', 'car', None], [0.95, 0.96, nan])
     """
-    levels, values = _read(probabilities, hierarchy, classes, temperature)
+    levels, values = _read(probabilities, hierarchy, classes, temperature, only)
     index = np.argmax(values, axis=1)
     synsets, chosen = levels.choose(values, index, sure, calibration)
     ids = [None if i == 0 else hierarchy.class_of(hierarchy.ids[i]) for i in synsets.tolist()]
@@ -315,15 +323,16 @@ def calibrate_levels(
     *,
     classes: Sequence[str] | None = None,
     temperature: float | None = None,
+    only: Sequence[str] = (),
 ) -> HeldOutLevels:
     """What labelled images that a classifier never saw say about its answers, for `roll_up`.
 
     Parameters
     ----------
-    probabilities, hierarchy, classes, temperature : as for `roll_up`
+    probabilities, hierarchy, classes, temperature, only : as for `roll_up`
     labels : the class of each image, by id or name
     """
-    levels, values = _read(probabilities, hierarchy, classes, temperature)
+    levels, values = _read(probabilities, hierarchy, classes, temperature, only)
     if len(labels) != len(values):
         raise HCEPError(f"labels must be one per row of probabilities, {len(values):,}; got {len(labels):,}")
     own = class_indices(levels, labels)
@@ -342,7 +351,11 @@ def class_indices(levels: Levels, labels: Sequence[str]) -> NDArray[np.intp]:
 
 
 def _read(
-    probabilities: ArrayLike, hierarchy: Hierarchy, classes: Sequence[str] | None, temperature: float | None
+    probabilities: ArrayLike,
+    hierarchy: Hierarchy,
+    classes: Sequence[str] | None,
+    temperature: float | None,
+    only: Sequence[str],
 ) -> tuple[Levels, Floats]:
     """The levels of the classes and the checked probabilities, (n_images, n_classes)."""
     values = np.asarray(probabilities, dtype=np.float64)
@@ -359,7 +372,22 @@ def _read(
             "probabilities must be at least 0, and rows must add up to at most 1; "
             "for logits, pass temperature=1.0, or the temperature they were calibrated with"
         )
-    return levels_of(hierarchy, labels), values
+    levels = levels_of(hierarchy, labels)
+    return levels, among(values, levels.possible(only)) if len(only) else values
+
+
+def among(probabilities: Floats, possible: NDArray[np.bool_]) -> Floats:
+    """The probabilities of classes, given that an image is of a possible one; 0 for the others.
+
+    Parameters
+    ----------
+    probabilities : (n_images, n_classes); what a row lacks to 1 may belong to any class, so it stays unassigned
+    possible : bool array of shape (n_classes,), or (n_images, n_classes)
+    """
+    left = np.where(possible, probabilities, 0.0)
+    total = left.sum(axis=1)
+    excluded = probabilities.sum(axis=1) - total
+    return np.asarray(left / np.maximum(np.maximum(total, 1.0 - excluded), 1e-12)[:, None])
 
 
 def levels_of(hierarchy: Hierarchy, classes: Sequence[str]) -> Levels:

@@ -41,6 +41,7 @@ def explain(
     ] = None,
     force: opt.Force = None,
     forbid: opt.Forbid = None,
+    only: opt.Only = None,
     sure: opt.Sure = 0.9,
     html: Annotated[Path | None, option("Write an HTML report with the photos.", "--html FILE")] = None,
     where: Annotated[bool, option("Map where in the photo each concept is.", "--where")] = False,
@@ -57,7 +58,6 @@ def explain(
     corrections: opt.Corrections = None,
     encoder: opt.Encoder = None,
     preprocessing: opt.Preprocessing = None,
-    strict: opt.Strict = False,
     config: Config = None,
 ) -> None:
     """Explain photos: what each shows, at the level that is sure, and the path of concepts that leads there."""
@@ -70,9 +70,11 @@ def explain(
         refuse_existing(path, overwrite, flag)
     if where_png is not None and len(files) > MAX_STRIPS:
         raise HCEPError(f"--where-png: {len(files):,} photos are too many for one picture; use --where with --html")
+    from hcep.classify.hedging import held_out_levels
     from hcep.explain.answer import Answers
     from hcep.explain.corrections import read_corrections
     from hcep.explain.photos import ExplainOptions, answer_batches
+    from hcep.explain.possible import VOID, read_possible
 
     if objects not in (None, "auto") and not (objects.isdigit() and int(objects) > 0):
         raise HCEPError(f"--objects: expected a number of objects or `auto`, got {objects!r}")
@@ -87,6 +89,8 @@ def explain(
     drawn = html is not None or where_png is not None
     if where and not drawn and not as_json:
         tell("the maps are drawn in a report (--html FILE) or a picture (--where-png FILE)")
+    if only is not None and held_out_levels(opened.path_model) is not None:
+        tell(VOID)
     options = ExplainOptions(
         where=where or where_png is not None,
         n_best=n_best or 3,
@@ -98,10 +102,11 @@ def explain(
         why_not=why_not or (),
         force=force or (),
         forbid=forbid or (),
+        only=() if only is None else read_possible(only, hierarchy, tell),
         corrections=read_corrections(corrections, hierarchy, tell),
         progress=not as_json and not sys.stdout.isatty(),  # lines on a terminal are progress enough
     )
-    batches = answer_batches(files, opened, options, None if strict else answers.skipped)
+    batches = answer_batches(files, opened, options, answers.skipped)
     each = _each(batches, change or [], answers, drawn)
     if as_json:
         n_answers = _print_json(each)

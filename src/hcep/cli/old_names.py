@@ -42,7 +42,7 @@ OPTIONS: dict[str, dict[str, str]] = {
     "demo": {"--images": "", "-n": "", "--beam-width": "", "-b": ""},
     "encode": {"--label-column": "--labels COLUMN", "--path-column": "--paths COLUMN"},
     "evaluate": {**_OVERWRITE, **_LABELS, "--format": "--output table.md (or .tex, .csv, .json)"},
-    "explain": {"--replace": "--overwrite", **_SURE},
+    "explain": {"--replace": "--overwrite", "--strict": "", **_SURE},
     "fit": {
         **_OVERWRITE,
         **_LABELS,

@@ -115,6 +115,9 @@ Sure = Annotated[
 NBest = Annotated[int | None, option("How many of the best to show.", "--n-best N", "-n", min=1)]
 Force = Annotated[Names, option("Concept that must be on the path. Repeatable.", "--force CONCEPT")]
 Forbid = Annotated[Names, option("Concept that must not be on the path. Repeatable.", "--forbid CONCEPT")]
+Only = Annotated[
+    Path | None, option("List of the classes or concepts that are possible here (.csv, .txt).", "--only FILE")
+]
 Concept = Annotated[Names, option("Only this concept, by id or name. Repeatable.", "--concept CONCEPT")]
 Class = Annotated[str | None, option("Label of the class.", "--class LABEL")]
 

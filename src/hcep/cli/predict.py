@@ -21,6 +21,7 @@ def predict(
     split: opt.Split = None,
     encoder: opt.Encoder = None,
     sure: opt.Sure = 0.9,
+    only: opt.Only = None,
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
     vectors: opt.Vectors = None,
@@ -37,7 +38,7 @@ def predict(
     from hcep.explain.predictions import predict_data
 
     if ray is not None:
-        opt.refuse_with_ray(context, "corrections", "encoder", "vectors", "labels")
+        opt.refuse_with_ray(context, "corrections", "encoder", "only", "vectors", "labels")
         options: dict[str, Any] = {"force": overwrite, "address": ray, "progress": not as_json, "sure": sure}
         n = distributed.predict(model, data, output, split=split, **options)
     else:
@@ -52,6 +53,7 @@ def predict(
             output,
             split,
             corrections=corrections,
+            only=only,
             sure=sure,
             progress=not as_json,
             on_note=tell,

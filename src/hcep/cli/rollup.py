@@ -19,6 +19,7 @@ def rollup(
     temperature: Annotated[
         float | None, option("Take the scores as logits, and divide them by this number.", "--temperature NUMBER")
     ] = None,
+    only: opt.Only = None,
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
     options: opt.ReaderOptions = None,
@@ -40,6 +41,7 @@ def rollup(
         sure=sure,
         temperature=temperature,
         labels=labels,
+        only=only,
         on_note=tell,
         **opt.reader_options(options),
     )

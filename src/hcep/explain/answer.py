@@ -209,6 +209,7 @@ class AnswerContext:
     row: int = 0  # this image's row of `odds`
     source: Path | Image | None = None
     maps: ImageMaps | None = None
+    only: tuple[str, ...] = ()  # the only possible classes and concepts, if not all are
     typical: Mapping[str, tuple[TrainingPhoto, ...]] = field(default_factory=dict)  # training photos by concept
 
     @property
@@ -426,7 +427,8 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
         coefficients, scale : new coefficients of concepts on the path (0 removes one), and factors for the present
             ones. The image is moved along the concepts' atoms and searched again; a linear head gets the changed code.
         """
-        return self._explainer().what_if(self, Request.of(force, forbid), coefficients or {}, scale or {})
+        request = Request.of(force, forbid, self.context.only)
+        return self._explainer().what_if(self, request, coefficients or {}, scale or {})
 
     def with_coefficients(self, texts: Sequence[str]) -> Answer:
         """`what_if` with coefficients as people write them, ``dog=0`` or ``dog*2``, and the present limits.

@@ -25,6 +25,7 @@ from msgspec import Meta, Struct
 from hcep._checks import convert_record, parse_json
 from hcep._files import sync_folder
 from hcep.errors import HCEPError
+from hcep.explain.possible import Possible
 from hcep.hierarchy import Hierarchy
 from hcep.pursuit.limits import Concepts, PathLimits, Request
 
@@ -154,9 +155,9 @@ class Corrections:
         """
         now, request = datetime.now(UTC).isoformat(timespec="seconds"), Request.of(force, forbid)
         if self.hierarchy is not None:
-            request = _limits(self.hierarchy, *request)
+            request = _limits(self.hierarchy, request.force, request.forbid)
             label = None if label is None else _label(self.hierarchy, label)
-        correction = Correction(image_hash(image), *request, label, undo, file, who, now, why)
+        correction = Correction(image_hash(image), request.force, request.forbid, label, undo, file, who, now, why)
         key, in_force = correction.image, self._request(correction)
         _append(self.path, msgspec.json.encode(correction) + b"\n")
         self._record(correction)
@@ -170,7 +171,7 @@ class Corrections:
         more, requests = beside or Request(), []
         for image in images:
             own = self._requests.get(image_hash(image), Request())
-            requests.append(Request(own.force + more.force, own.forbid + more.forbid))
+            requests.append(Request(own.force + more.force, own.forbid + more.forbid, more.only))
         return requests
 
     def corrected(self, embeddings: Embeddings, hierarchy: Hierarchy | None = None) -> tuple[Embeddings, int]:
@@ -232,20 +233,35 @@ def read_corrections(
 
 
 def corrected_limits(
-    path: Path | None, hierarchy: Hierarchy, images: Embeddings, on_note: Callable[[str], object]
+    path: Path | None,
+    hierarchy: Hierarchy,
+    images: Embeddings,
+    on_note: Callable[[str], object],
+    only: Possible | None = None,
 ) -> PathLimits | None:
-    """The paths that the corrections of a file leave open to each image; `on_note` gets how many have a correction."""
+    """The paths that the corrections of a file, and a list of what is possible, leave open to each image.
+
+    `on_note` gets how many images have a correction.
+    """
     corrections = read_corrections(path, hierarchy, on_note)
+    everywhere = Request() if only is None or only.by_image is not None else Request(only=only.everywhere)
+    if corrections is None and (only is None or only.by_image is None):
+        return PathLimits.of(hierarchy, *everywhere)
+    requests = [everywhere] * len(images.X)
+    if only is not None and only.by_image is not None:
+        requests = [Request(only=only.of(str(key))) for key in images.image_ids.tolist()]
     if corrections is None:
-        return None
-    requests = corrections.requests(images.hashes)
-    on_note(f"{sum(map(any, requests)):,} of {len(images.X):,} images have a correction in {path}")
+        return PathLimits.of_images(hierarchy, requests)
+    hashes = images.hashes
+    n_corrected = sum(corrections.applied(key) is not None for key in hashes)
+    requests = [corrections.requests([key], request)[0] for key, request in zip(hashes, requests, strict=True)]
+    on_note(f"{n_corrected:,} of {len(images.X):,} images have a correction in {path}")
     return PathLimits.of_images(hierarchy, requests)
 
 
 def _limits(hierarchy: Hierarchy, force: Concepts = (), forbid: Concepts = (), label: str | None = None) -> Request:
     """Concepts by id, with the leaf of a class among the forced ones; raises as `PathLimits.of`."""
-    forced, forbidden = ([hierarchy.find(name) for name in names] for names in Request.of(force, forbid))
+    forced, forbidden = ([hierarchy.find(name) for name in names] for names in Request.of(force, forbid)[:2])
     own = [] if label is None else [_synset(hierarchy, label)]
     PathLimits.of(hierarchy, [*forced, *own], forbidden)
     return Request.of([*forced, *own], forbidden)

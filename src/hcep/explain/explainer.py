@@ -84,7 +84,7 @@ class Explainer:
 
         Parameters
         ----------
-        requests : the concepts forced and forbidden, one request per image
+        requests : the concepts forced, forbidden and only possible, one request per image
         corrections : the correction behind each request, if any
         why_not : classes or concepts to compare each answer with, unless they are part of it
         training : training photos, to show beside the comparisons
@@ -131,12 +131,14 @@ class Explainer:
                 mapping=None if maps is None else maps.how,
                 correction=corrections[i] if corrections else None,
             )
-            answer.__dict__["context"] = AnswerContext(self, x, node, c, likely_odds, i, image.source, maps)
+            answer.__dict__["context"] = AnswerContext(
+                self, x, node, c, likely_odds, i, image.source, maps, requests[i].only
+            )
             yield answer
 
     def contrast(self, answer: Answer, concept: str, training: EmbeddingStore | None = None) -> Contrast:
         """Compare an answer with another class or concept; a new question, so the image is searched again."""
-        x, request = answer.context.x, Request(answer.force, answer.forbid)
+        x, request = answer.context.x, Request(answer.force, answer.forbid, answer.context.only)
         odds = self.model.infer(x[None], limits=self.model.limits(*request)).probabilities[0]
         return self.evidence.contrast(x, answer.context.node, answer.context.class_index, concept, odds, training)
 
@@ -175,7 +177,7 @@ class Explainer:
 
     def _again(self, answer: Answer, x: NDArray[Any], request: Request, result: Inference | None = None) -> Answer:
         """The answer for the same image with another embedding, request or search result."""
-        same = request == (answer.force, answer.forbid)
+        same = request[:2] == (answer.force, answer.forbid)
         image = EncodedImage(name=answer.file, embedding=x, source=answer.context.source)
         corrections = [answer.correction if same else None]
         again = next(self.answers([image], requests=[request], corrections=corrections, result=result))
@@ -250,7 +252,7 @@ class Explainer:
 
     def _right_levels(self, result: Inference, requests: Sequence[Request]) -> list[dict[str, Any]]:
         """The fields of each answer that say at which level it is sure."""
-        limited = np.array([bool(request.force or request.forbid) for request in requests], dtype=bool)
+        limited = np.array(list(map(any, requests)), dtype=bool)
         promised, fields = promise(self.sure, held_out_levels(self.model)), []
         concepts, sureness = answer_concepts(self.model, result, self.sure, limited)
         for concept, p, is_limited in zip(concepts, sureness, limited.tolist(), strict=True):

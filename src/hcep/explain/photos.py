@@ -22,6 +22,7 @@ from hcep.explain.corrections import Correction, Corrections, image_hash
 from hcep.explain.explainer import EncodedImage, Explainer
 from hcep.explain.finding import find_images
 from hcep.explain.neighbours import training_photos, with_training_photos
+from hcep.explain.possible import Possible
 from hcep.models import read_model
 from hcep.models.loading import SavedModel
 from hcep.models.model_encoder import load_model_encoder
@@ -49,6 +50,7 @@ class ExplainOptions:
     why_not: Concepts = ()
     force: Concepts = ()
     forbid: Concepts = ()
+    only: Concepts | Possible = ()
     corrections: Corrections | None = None
     sure: float = SURE
     n_paths: int | Literal["auto"] | None = None
@@ -71,6 +73,7 @@ def explain_images(
     why_not: Concepts = (),
     force: Concepts = (),
     forbid: Concepts = (),
+    only: Concepts | Possible = (),
     corrections: Corrections | None = None,
     sure: float = SURE,
     n_paths: int | Literal["auto"] | None = None,
@@ -106,6 +109,8 @@ def explain_images(
         the store in the model's folder, if `hcep fit` left one there
     why_not : classes or concepts to compare each answer with, in ``contrasts``
     force, forbid : concepts that must, and must not, be on every path
+    only : the only possible classes, or concepts above them, at this place or time; a `Possible` may differ by image.
+        Nothing is promised about such answers: held-out photos were answered without the list
     corrections : corrections of single images, see `hcep.explain.Corrections`
     sure : how sure answers are: ``answer`` is the most specific concept that is at least this likely. Held-out photos
         turn it into a promise, see `HCEPClassifier.calibrate`
@@ -127,6 +132,7 @@ def explain_images(
         why_not=why_not,
         force=force,
         forbid=forbid,
+        only=only,
         corrections=corrections,
         sure=sure,
         n_paths=n_paths,
@@ -152,7 +158,8 @@ def answer_batches(
     classifier, saved = open_model(model)
     names = saved.atom_names if saved else None
     explainer = Explainer(classifier, options.n_best, names, options.sure, options.n_paths)
-    request, why_not = Request.of(options.force, options.forbid), Request.of(options.why_not).force
+    only = options.only if isinstance(options.only, Possible) else Possible(Request.of(only=options.only).only)
+    request, why_not = Request.of(options.force, options.forbid, only.everywhere), Request.of(options.why_not).force
     PathLimits.of(classifier.hierarchy, *request)  # unknown concepts are errors before any photo is encoded
     for name in why_not:
         explainer.evidence.find(name)
@@ -172,10 +179,13 @@ def answer_batches(
     with progress_bar("explaining", n_images, options.progress and n_images > 1, "images") as advance:
         for batch in batches:
             requests: list[Request] = [request] * len(batch)
+            if only.by_image is not None:
+                requests = [request._replace(only=only.of(one.name)) for one in batch]
             corrections: list[Correction | None] = [None] * len(batch)
             if options.corrections is not None:
                 hashes = [image_hash(one.embedding if one.source is None else one.source) for one in batch]
-                requests = options.corrections.requests(hashes, request)
+                pairs = zip(hashes, requests, strict=True)
+                requests = [options.corrections.requests([key], own)[0] for key, own in pairs]
                 corrections = list(map(options.corrections.applied, hashes))
             answers += explainer.answers(
                 batch,

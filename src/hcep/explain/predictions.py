@@ -16,13 +16,14 @@ from pyarrow.csv import CSVWriter
 
 from hcep._files import replacing
 from hcep._progress import progress as progress_bar
-from hcep.classify.hedging import answer_concepts, unknown_kinds
+from hcep.classify.hedging import answer_concepts, held_out_levels, unknown_kinds
 from hcep.classify.path_model import Inference, PathModel
 from hcep.classify.right_level import SURE, require_sure
 from hcep.dictionary.path_problem import OPEN
 from hcep.embeddings import EmbeddingStore
 from hcep.explain.answer import Answer, doubt_about
 from hcep.explain.corrections import corrected_limits
+from hcep.explain.possible import VOID, read_possible
 from hcep.models.loading import SavedModel
 from hcep.models.model_encoder import embeddings_for
 from hcep.pursuit.limits import PathLimits
@@ -69,6 +70,7 @@ def predict_data(
     split: str | None = None,
     *,
     corrections: Path | None = None,
+    only: Path | None = None,
     sure: float = SURE,
     progress: bool = False,
     on_note: Callable[[str], object] = lambda note: None,
@@ -80,6 +82,7 @@ def predict_data(
     ----------
     data, split, reading : as `hcep.models.model_encoder.embeddings_for` takes them
     corrections : a file of corrections that predictions follow
+    only : a list of what is possible (see `hcep.explain.possible.read_possible`)
     sure : how sure answers are
     on_note : called with each sentence about the data and the corrections
     """
@@ -87,7 +90,10 @@ def predict_data(
     images = embeddings_for(model, data, split, in_memory=BLOCK, progress=progress, **reading)
     for note in images.notes:
         on_note(note)
-    limits = corrected_limits(corrections, model.hierarchy, images, on_note)
+    possible = None if only is None else read_possible(only, model.hierarchy, on_note)
+    if possible is not None and held_out_levels(model.path_model) is not None:
+        on_note(VOID)
+    limits = corrected_limits(corrections, model.hierarchy, images, on_note, possible)
     known: dict[str, Any] = {"ids": images.image_ids, "labels": images.labels}
     write_predictions(model.path_model, images.X, output, **known, limits=limits, sure=sure, progress=progress)
     return len(images.X)

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from hcep.classify.right_level import (
     SURE,
     HeldOutLevels,
     Levels,
+    among,
     class_indices,
     levels_of,
     promise,
@@ -32,6 +34,7 @@ from hcep.datasets import find_hierarchy
 from hcep.embeddings.tables import DELIMITERS, csv_options
 from hcep.errors import HCEPError, near_matches, quoted
 from hcep.explain.answer import doubt_about
+from hcep.explain.possible import Possible, read_possible
 from hcep.hierarchy import Hierarchy
 
 Floats = NDArray[np.float64]
@@ -69,6 +72,7 @@ def roll_up_table(
     sure: float = SURE,
     temperature: float | None = None,
     labels: str | Path | None = None,
+    only: Path | None = None,
     on_note: Callable[[str], object] = lambda note: None,
     **reading: Any,
 ) -> RolledUpTable:
@@ -86,6 +90,7 @@ def roll_up_table(
     temperature : take the scores as logits, and divide them by this number before the softmax
     labels : .csv or .tsv file with the columns image and label, or a column of `scores`
         Labelled images turn the rule into a promise. Empty labels are ignored.
+    only : a list of the classes or concepts that are possible (see `hcep.explain.possible.read_possible`)
     on_note : called with each sentence about how the files were read
     """
     target = Path(output)
@@ -99,15 +104,17 @@ def roll_up_table(
         raise HCEPError("--hierarchy: without concepts above the classes there is nothing to answer with but classes")
     classes = table.classes() if table.is_wide else _with_leaves(table, tree)
     levels = _known_levels(table, tree, classes)
+    possible = None if only is None else read_possible(only, tree, on_note)
+    read = partial(_probabilities, table, classes, temperature, levels, possible)
     held_out = None
     if labels is not None:
         known = read_image_labels(Path(labels)) if is_file else table.labels()
-        held_out = _calibrated(table, levels, classes, temperature, known, on_note)
+        held_out = _calibrated(table, levels, read(), known, on_note)
         if promise(sure, held_out) is None:
             on_note(f"{len(held_out):,} labelled images are too few for a promise of {sure:g}")
     n_images = n_answered = n_classes = 0
-    with replacing(target) as partial, _writer(partial, target.suffix) as write:
-        for ids, values in _probabilities(table, classes, temperature):
+    with replacing(target) as unfinished, _writer(unfinished, target.suffix) as write:
+        for ids, values in read():
             columns = _answers(levels, classes, values, sure, held_out)
             write(pa.table({"id": ids, **columns}, schema=pa.schema(list(COLUMNS.items()))))
             n_images += len(ids)
@@ -144,14 +151,13 @@ def _answers(
 def _calibrated(
     table: ScoreTable,
     levels: Levels,
-    classes: Sequence[str],
-    temperature: float | None,
+    blocks: Iterator[Block],
     labels: dict[str, str],
     on_note: Callable[[str], object],
 ) -> HeldOutLevels:
     """What the labelled images of a table say about its answers; only their rows are kept in memory."""
     rows: dict[str, Floats] = {}
-    for ids, values in _probabilities(table, classes, temperature):
+    for ids, values in blocks:
         for i, key in enumerate(ids):
             if key in labels:
                 if key in rows:
@@ -167,8 +173,22 @@ def _calibrated(
     return levels.held_out(values, np.argmax(values, axis=1), own)
 
 
-def _probabilities(table: ScoreTable, classes: Sequence[str], temperature: float | None) -> Iterator[Block]:
-    """Blocks of checked probabilities."""
+def _probabilities(
+    table: ScoreTable, classes: Sequence[str], temperature: float | None, levels: Levels, possible: Possible | None
+) -> Iterator[Block]:
+    """Blocks of checked probabilities of the classes, among those that are possible."""
+    masks: dict[tuple[str, ...], NDArray[np.bool_]] = {}
+    for ids, values in _checked(table, classes, temperature):
+        if possible is None:
+            yield ids, values
+            continue
+        lists = [possible.of(key) for key in ids]
+        masks |= {names: levels.possible(names) for names in set(lists) if names not in masks}
+        yield ids, among(values, np.array([masks[names] for names in lists]))
+
+
+def _checked(table: ScoreTable, classes: Sequence[str], temperature: float | None) -> Iterator[Block]:
+    """Blocks of checked probabilities of all classes."""
     if temperature is not None and not table.is_wide:
         raise HCEPError("--temperature needs a score for every class of an image: pass a table with a column per class")
     for ids, values in table.blocks(classes):

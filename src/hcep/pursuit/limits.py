@@ -1,4 +1,4 @@
-"""Limits on the rooted paths of an image: concepts that must be on its path, and concepts that must not."""
+"""Limits on the rooted paths of an image: concepts that must be on its path, that must not, and that can be at all."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,15 +16,19 @@ Concepts = str | Iterable[str]
 
 
 class Request(NamedTuple):
-    """Concepts that must be on a path and concepts that must not, by id, name or synonym."""
+    """Concepts that must be on a path, and that must not; and the only possible ones, if not all are possible.
+
+    An image can only be of the classes `only` and of those below concepts in `only`. All are ids, names or synonyms.
+    """
 
     force: tuple[str, ...] = ()
     forbid: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, force: Concepts = (), forbid: Concepts = ()) -> "Request":
+    def of(cls, force: Concepts = (), forbid: Concepts = (), only: Concepts = ()) -> "Request":
         """Build a request from one concept, or several, of each kind."""
-        return cls(*((each,) if isinstance(each, str) else tuple(map(str, each)) for each in (force, forbid)))
+        return cls(*((each,) if isinstance(each, str) else tuple(map(str, each)) for each in (force, forbid, only)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +47,10 @@ class PathLimits:
     rows: NDArray[np.int32] | None = None
 
     @classmethod
-    def of(cls, hierarchy: Hierarchy, force: Concepts = (), forbid: Concepts = ()) -> "PathLimits | None":
-        """Build the same limits for all images; None if there are no forced or forbidden concepts.
+    def of(
+        cls, hierarchy: Hierarchy, force: Concepts = (), forbid: Concepts = (), only: Concepts = ()
+    ) -> "PathLimits | None":
+        """Build the same limits for all images (see `Request`); None if there are none.
 
         Raises
         ------
@@ -59,7 +65,7 @@ class PathLimits:
         >>> PathLimits.of(h, force="animal", forbid="dog").state.tolist()  # root, animal, car, cat, dog
         [[2, 3, 1, 0, 1]]
         """
-        limits = cls.of_images(hierarchy, [Request.of(force, forbid)])
+        limits = cls.of_images(hierarchy, [Request.of(force, forbid, only)])
         return limits and cls(limits.state)
 
     @classmethod
@@ -101,15 +107,25 @@ def _above(tree: PathTree) -> NDArray[np.int32]:
 def _states_of(hierarchy: Hierarchy, above: NDArray[np.int32], request: Request) -> NDArray[np.int8]:
     """Return the state of every node under a request, or raise an error that says why no path meets it."""
     tree, ids = hierarchy.path_tree, [[hierarchy.find(name) for name in names] for names in request]
-    force, forbid = ([np.flatnonzero(tree.synset == hierarchy.index(i)) for i in part] for part in ids)
-    states = _passing(tree, above, force, forbid)
+    force, forbid = ([np.flatnonzero(tree.synset == hierarchy.index(i)) for i in part] for part in ids[:2])
+    others = [_impossible(tree, above, np.array([hierarchy.index(i) for i in ids[2]]))] if ids[2] else []
+    states = _passing(tree, above, force, forbid + others)
     if states[0] != CLOSED:
         return states
     names = [quoted(map(hierarchy.name, part)) for part in ids]
+    if others and _passing(tree, above, force, forbid)[0] != CLOSED:
+        raise HierarchyError(f"only: no path is left by force and forbid among {names[2]}; add what is possible here")
     if force and _passing(tree, above, force, [])[0] == CLOSED:
         raise HierarchyError(f"force: no path has all of {names[0]}; force concepts that are on the same path")
     problem = f"no path has {names[0]}" if force else "no path is left"
     raise HierarchyError(f"forbid: {problem} without {names[1]}; forbid fewer concepts")
+
+
+def _impossible(tree: PathTree, above: NDArray[np.int32], possible: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the ends of all paths to classes that are neither possible synsets nor below one, by any path."""
+    is_possible, leaves = np.asarray(np.isin(tree.synset, possible)), tree.leaf_nodes
+    is_below = np.asarray(is_possible[above].any(axis=1) | is_possible[0])
+    return np.asarray(leaves[~np.isin(tree.synset[leaves], tree.synset[leaves[is_below[leaves]]])])
 
 
 def _passing(
