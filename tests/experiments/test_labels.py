@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from experiments.labels import (
     HALF_COARSE,
     LEVELS,
     LOCAL,
+    NO_PRIOR,
     ONE_SHOT,
     OURS,
     PARENT,
@@ -37,9 +39,11 @@ from experiments.labels import (
     time_ratio,
     verdicts,
 )
+from experiments.records import Records
 from experiments.tasks import Task, sample
 from hcep import Hierarchy
 
+RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 TREE = Hierarchy.from_edges(
     [
         ("r", "dog"),
@@ -171,3 +175,16 @@ def test_times_are_compared_within_a_draw() -> None:
     assert time_ratio([], ALL_EXACT) is None
     assert [verdict.outcome for verdict in verdicts(rows)] == ["worse"]
     assert "takes 3.00 times as long as with all labels exact and 9.00 times" in table(rows)
+
+
+def test_the_summary_is_what_the_committed_rows_say() -> None:
+    rows = [r for r in Records(RESULTS / "labels", "labels").rows if r["data"] == "Tiny-ImageNet-200"]
+    assert rows
+    outcomes = {verdict.claim: verdict.outcome for verdict in verdicts(rows)}
+    by_level = [outcome for claim, outcome in outcomes.items() if claim.endswith("number of exact labels")]
+    assert len(by_level) >= 12
+    assert set(by_level) == {"better"}
+    for shape in (TAIL, HALF):
+        of_shape = {c: o for c, o in outcomes.items() if f", {shape}, " in c}
+        assert {o for c, o in of_shape.items() if "rare classes" in c} == {"better"}
+        assert {o for c, o in of_shape.items() if "other classes" in c and NO_PRIOR in c} == {"worse"}
