@@ -105,6 +105,7 @@ def test_a_chain_that_is_merged_keeps_its_ranks(species):
     assert h.merged("Vulpes vulpes") == (("Canidae", "Canidae"), ("Vulpes", "Vulpes"))
     assert (h.rank("Canidae"), h.rank("Vulpes"), h.rank("Vulpes vulpes")) == ("Family", "Genus", "Species")
     assert h.rank_names == species.rank_names
+    assert h.with_ranks({"Lynx": "Genus"}).rank("Canidae") is None
 
 
 @pytest.mark.parametrize(

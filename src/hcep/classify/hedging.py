@@ -87,17 +87,39 @@ class AnswerConcept(NamedTuple):
 
 
 def answer_concepts(
-    model: PathModel, inference: Inference, sure: float = SURE, limited: NDArray[np.bool_] | None = None
+    model: PathModel,
+    inference: Inference,
+    sure: float = SURE,
+    limited: NDArray[np.bool_] | None = None,
+    rank: str | None = None,
 ) -> tuple[list[AnswerConcept | None], list[float]]:
-    """`right_levels` as concepts, None if nothing is sure enough, and how sure each is."""
-    h = model.hierarchy
+    """`right_levels` as concepts, None if nothing is sure enough, and how sure each is.
+
+    With a `rank`, a more specific answer becomes the concept at that rank above it, or the next above the rank. What is
+    right for the answer is right for a concept above it, so that a promise holds.
+    """
     synsets, sureness = right_levels(model, inference, sure, limited)
     concepts: dict[int, AnswerConcept | None] = {0: None}
     for i in np.unique(synsets[synsets > 0]).tolist():
-        concept, c = h.class_of(h.ids[i]), int(model.class_of_synset[i])
-        label = concept if c < 0 else str(model.classes[c])
-        concepts[i] = AnswerConcept(label, h.name(concept), h.rank(concept))
+        concepts[i], above = _answer_concept(model, i, rank)
+        if above != i:
+            rows = np.flatnonzero(synsets == i)
+            below = inference.probabilities[rows] @ model.classes_below[:, [above]].toarray()[:, 0]
+            sureness[rows] = np.maximum(sureness[rows], np.minimum(below, 1.0))
     return [concepts[i] for i in synsets.tolist()], sureness.tolist()
+
+
+def _answer_concept(model: PathModel, i: int, rank: str | None) -> tuple[AnswerConcept | None, int]:
+    """A synset as an answer, at the rank or above it, and the synset that is answered; None if all are below it."""
+    h = model.hierarchy
+    shown, synset = (h.at_rank(h.ids[i], rank) or (None, h.ids[i])) if rank is not None else (h.ids[i], h.ids[i])
+    if shown is None:
+        return None, i
+    if shown != h.class_of(synset) and shown != synset:
+        return AnswerConcept(shown, dict(h.merged(synset))[shown], h.rank(shown)), h.index(synset)
+    concept, c = h.class_of(synset), int(model.class_of_synset[h.index(synset)])
+    label = concept if c < 0 else str(model.classes[c])
+    return AnswerConcept(label, h.name(concept), h.rank(concept)), h.index(synset)
 
 
 def hedged_nodes(

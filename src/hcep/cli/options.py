@@ -112,6 +112,7 @@ Sure = Annotated[
     float,
     option("Answer with the most specific concept that is at least this likely.", "--sure SHARE", callback=_share),
 ]
+Rank = Annotated[str | None, option("Answer at this rank (a level column's title) or above.", "--rank RANK")]
 NBest = Annotated[int | None, option("How many of the best to show.", "--n-best N", "-n", min=1)]
 Force = Annotated[Names, option("Concept that must be on the path. Repeatable.", "--force CONCEPT")]
 Forbid = Annotated[Names, option("Concept that must not be on the path. Repeatable.", "--forbid CONCEPT")]

@@ -22,6 +22,7 @@ def predict(
     encoder: opt.Encoder = None,
     sure: opt.Sure = 0.9,
     only: opt.Only = None,
+    rank: opt.Rank = None,
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
     vectors: opt.Vectors = None,
@@ -33,12 +34,13 @@ def predict(
     """Write the answer, the class and the path of every image to a .parquet or .csv file.
 
     With --ray, the output is a folder. Columns: id, label (if known), answer, answer_name, answer_probability, rank,
-    class, class_probability, doubt, kind, path, names, coefficients, residual_norm.
+    class, class_probability, doubt, kind, path, names, coefficients, residual_norm; and one per rank of the hierarchy,
+    such as rank_family.
     """
     from hcep.explain.predictions import predict_data
 
     if ray is not None:
-        opt.refuse_with_ray(context, "corrections", "encoder", "only", "vectors", "labels")
+        opt.refuse_with_ray(context, "corrections", "encoder", "only", "rank", "vectors", "labels")
         options: dict[str, Any] = {"force": overwrite, "address": ray, "progress": not as_json, "sure": sure}
         n = distributed.predict(model, data, output, split=split, **options)
     else:
@@ -55,6 +57,7 @@ def predict(
             corrections=corrections,
             only=only,
             sure=sure,
+            rank=rank,
             progress=not as_json,
             on_note=tell,
             encoder=encoder,

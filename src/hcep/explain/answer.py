@@ -57,6 +57,12 @@ class Step(Struct, frozen=True):
     #: the concept's own share of the image's squared norm, along what its atom adds to those above it; never negative,
     #: and the shares of a path add up
     share: float
+    rank: str | None = None  #: such as "family", if the hierarchy has ranks
+    merged_ranks: tuple[str | None, ...] = ()  #: the ranks of `merged`
+
+    def ranked(self) -> tuple[str, ...]:
+        """The merged names that have a rank: part of the path for people, although one atom stands for all."""
+        return tuple(name for name, rank in zip(self.merged, self.merged_ranks, strict=False) if rank)
 
 
 class Rival(Struct, frozen=True):
@@ -248,6 +254,7 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
     unlike: bool | None = msgspec.field(default=None, name="unlike_training")
     doubt: str = ""  #: why not to rely on the class: `UNLIKE`, `UNCLEAR`, `NOTHING` or ""; follows from the others
     sure: float = SURE  #: how sure the answer had to be
+    at_rank: str | None = None  #: the rank that answers were to stop at, if any
     promise: str | None = None  #: what held-out photos promise, in one sentence; None for the model's own estimate
     kind: str | None = None  #: name of what the image seems to be an unknown kind of; None if it is of a known class
     truth: str | None = None  #: the class that the image's folder is named after, if any
@@ -265,7 +272,7 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
 
     def __post_init__(self) -> None:
         structs.force_setattr(self, "class_probability", self.probability)
-        structs.force_setattr(self, "doubt", doubt_about(self.answer, self.label, self.unlike))
+        structs.force_setattr(self, "doubt", doubt_about(self.answer, self.label, self.unlike, self.has_rank))
 
     @property
     def context(self) -> AnswerContext:
@@ -280,6 +287,11 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
         return copy
 
     @property
+    def has_rank(self) -> bool:
+        """Whether the answer has the rank that it was to stop at."""
+        return self.at_rank is not None and self.rank == self.at_rank
+
+    @property
     def is_sure(self) -> bool:
         """Whether the class itself is sure and the image is known to be like the training images."""
         return self.unlike is False and not self.doubt
@@ -292,7 +304,8 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
         if self.context.explainer is None or self.answer == self.label:
             return self.truth == self.label
         model = self.context.model
-        return bool(model.classes_below[model.classes.tolist().index(self.truth), model.hierarchy.index(self.answer)])
+        synset = model.hierarchy.index(model.hierarchy.merged_into(self.answer))
+        return bool(model.classes_below[model.classes.tolist().index(self.truth), synset])
 
     @property
     def leaf(self) -> str:
@@ -314,7 +327,7 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
 
     def names(self) -> str:
         """The path in one line: ``animal → mammal → cat``."""
-        return arrows(step.name for step in self.path) or "no concept"
+        return arrows(name for step in self.path for name in (*step.ranked(), step.name)) or "no concept"
 
     def headline(self) -> str:
         """The answer in words: ``a building, 94 % (perhaps a palace, 58 %; bell cote, 9 %)``."""
@@ -329,7 +342,10 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
 
     def guesses(self) -> str:
         """The likeliest classes below the answer: ``a palace, 58 %; bell cote, 9 %``."""
-        below = [r for r in self.rivals if r.probability >= NAMED and (self.answer is None or self.answer in r.path)]
+        synset = self.answer
+        if synset is not None and self.context.explainer is not None:
+            synset = self.context.model.hierarchy.merged_into(synset)
+        below = [r for r in self.rivals if r.probability >= NAMED and (synset is None or synset in r.path)]
         others = "".join(f"; {rival.name}, {percent(rival.probability)}" for rival in below[: N_PERHAPS - 1])
         return f"{with_article(self.name)}, {percent(self.probability)}{others}"
 
@@ -501,9 +517,14 @@ def describe(definitions: dict[str, Any]) -> None:
                 part.pop("default", None)
 
 
-def doubt_about(answer: str | None, label: str, unlike: bool | None) -> str:
-    """Why not to rely on a class with this answer: `UNLIKE`, `NOTHING`, `UNCLEAR` or ""."""
-    return UNLIKE if unlike else NOTHING if answer is None else UNCLEAR if answer != label else ""
+def doubt_about(answer: str | None, label: str, unlike: bool | None, has_rank: bool = False) -> str:
+    """Why not to rely on a class with this answer: `UNLIKE`, `NOTHING`, `UNCLEAR` or "".
+
+    With `has_rank`, the answer has the rank that was asked for: what is below it was not the question.
+    """
+    if unlike or answer is None:
+        return UNLIKE if unlike else NOTHING
+    return UNCLEAR if answer != label and not has_rank else ""
 
 
 def percent(share: float) -> str:

@@ -53,7 +53,7 @@ class Explainer:
     Parameters
     ----------
     names : words for the model's atoms; steps then have a ``meaning``
-    sure, n_paths : as for `hcep.explain_images`
+    sure, n_paths, rank : as for `hcep.explain_images`
     """
 
     model: PathModel
@@ -61,9 +61,15 @@ class Explainer:
     names: AtomNames | None = None
     sure: float = SURE
     n_paths: int | Literal["auto"] | None = None
+    rank: str | None = None
 
     def __post_init__(self) -> None:
         require_sure(self.sure)
+
+    @cached_property
+    def at_rank(self) -> str | None:
+        """The rank that answers stop at, as the hierarchy spells it."""
+        return None if self.rank is None else self.model.hierarchy.find_rank(self.rank)
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -199,22 +205,22 @@ class Explainer:
         ):
             part, steps = slice(starts[i], starts[i + 1]), []
             for atom, a, share, alone in zip(atoms[part], coefficients[part], explained, own, strict=False):
-                synset, name, merged, meaning = concept(atom)
-                steps.append(Step(synset, name, merged, a, share, meaning, alone))
+                steps.append(Step(**concept(atom), coefficient=a, explained=share, share=alone))
             rows.append(tuple(steps))
         return rows
 
     @cached_property
-    def _concepts(self) -> dict[int, tuple[str, str, tuple[str, ...], str | None]]:
+    def _concepts(self) -> dict[int, dict[str, Any]]:
         return {}
 
-    def _concept(self, atom: int) -> tuple[str, str, tuple[str, ...], str | None]:
-        """Id, name, merged names and meaning of the concept that an atom leads to."""
+    def _concept(self, atom: int) -> dict[str, Any]:
+        """The fields of a step to the concept that an atom leads to, those that no image changes."""
         if atom not in self._concepts:
             h, (parent, synset) = self.model.hierarchy, self.model.dictionary.edges[atom]
-            merged = tuple(name for _, name in h.merged(synset))
+            ids, names = tuple(zip(*h.merged(synset), strict=True)) or ((), ())
             meaning = None if self.names is None else self.names.meaning(parent, synset)
-            self._concepts[atom] = synset, h.name(synset), merged, meaning
+            fields = {"synset": synset, "name": h.name(synset), "merged": names, "meaning": meaning}
+            self._concepts[atom] = fields | {"rank": h.rank(synset), "merged_ranks": tuple(map(h.rank, ids))}
         return self._concepts[atom]
 
     def _ranked(self, result: Inference) -> list[list[int]]:
@@ -254,9 +260,10 @@ class Explainer:
         """The fields of each answer that say at which level it is sure."""
         limited = np.array(list(map(any, requests)), dtype=bool)
         promised, fields = promise(self.sure, held_out_levels(self.model)), []
-        concepts, sureness = answer_concepts(self.model, result, self.sure, limited)
+        concepts, sureness = answer_concepts(self.model, result, self.sure, limited, self.at_rank)
         for concept, p, is_limited in zip(concepts, sureness, limited.tolist(), strict=True):
             field: dict[str, Any] = {"sure": self.sure, "promise": None if is_limited else promised}
+            field["at_rank"] = self.at_rank
             if concept is not None:
                 field |= {"answer": concept.id, "answer_name": concept.name, "rank": concept.rank}
                 field |= {"answer_probability": p}

@@ -53,6 +53,7 @@ class ExplainOptions:
     only: Concepts | Possible = ()
     corrections: Corrections | None = None
     sure: float = SURE
+    rank: str | None = None
     n_paths: int | Literal["auto"] | None = None
     progress: bool = False
 
@@ -76,6 +77,7 @@ def explain_images(
     only: Concepts | Possible = (),
     corrections: Corrections | None = None,
     sure: float = SURE,
+    rank: str | None = None,
     n_paths: int | Literal["auto"] | None = None,
     strict: bool = False,
     progress: bool = False,
@@ -114,6 +116,7 @@ def explain_images(
     corrections : corrections of single images, see `hcep.explain.Corrections`
     sure : how sure answers are: ``answer`` is the most specific concept that is at least this likely. Held-out photos
         turn it into a promise, see `HCEPClassifier.calibrate`
+    rank : answer at this rank of the hierarchy, such as "family", or above it, even if a more specific concept is sure
     n_paths : also explain each image by up to this many objects, in ``objects``; "auto" chooses the number
     strict : raise an error for an image that cannot be used, instead of listing it in ``skipped`` of the result
     progress : show a progress bar
@@ -135,6 +138,7 @@ def explain_images(
         only=only,
         corrections=corrections,
         sure=sure,
+        rank=rank,
         n_paths=n_paths,
         progress=progress,
     )
@@ -157,10 +161,13 @@ def answer_batches(
     """
     classifier, saved = open_model(model)
     names = saved.atom_names if saved else None
-    explainer = Explainer(classifier, options.n_best, names, options.sure, options.n_paths)
+    explainer = Explainer(classifier, options.n_best, names, options.sure, options.n_paths, options.rank)
     only = options.only if isinstance(options.only, Possible) else Possible(Request.of(only=options.only).only)
     request, why_not = Request.of(options.force, options.forbid, only.everywhere), Request.of(options.why_not).force
-    PathLimits.of(classifier.hierarchy, *request)  # unknown concepts are errors before any photo is encoded
+    # Unknown concepts and ranks are errors before any photo is encoded.
+    PathLimits.of(classifier.hierarchy, *request)
+    if options.rank is not None:
+        classifier.hierarchy.find_rank(options.rank)
     for name in why_not:
         explainer.evidence.find(name)
     encoder = None

@@ -72,6 +72,7 @@ def predict_data(
     corrections: Path | None = None,
     only: Path | None = None,
     sure: float = SURE,
+    rank: str | None = None,
     progress: bool = False,
     on_note: Callable[[str], object] = lambda note: None,
     **reading: Any,
@@ -83,10 +84,11 @@ def predict_data(
     data, split, reading : as `hcep.models.model_encoder.embeddings_for` takes them
     corrections : a file of corrections that predictions follow
     only : a list of what is possible (see `hcep.explain.possible.read_possible`)
-    sure : how sure answers are
+    sure, rank : as for `write_predictions`
     on_note : called with each sentence about the data and the corrections
     """
     require_sure(sure)
+    at_rank = None if rank is None else model.hierarchy.find_rank(rank)
     images = embeddings_for(model, data, split, in_memory=BLOCK, progress=progress, **reading)
     for note in images.notes:
         on_note(note)
@@ -95,7 +97,8 @@ def predict_data(
         on_note(VOID)
     limits = corrected_limits(corrections, model.hierarchy, images, on_note, possible)
     known: dict[str, Any] = {"ids": images.image_ids, "labels": images.labels}
-    write_predictions(model.path_model, images.X, output, **known, limits=limits, sure=sure, progress=progress)
+    options: dict[str, Any] = {"limits": limits, "sure": sure, "rank": at_rank, "progress": progress}
+    write_predictions(model.path_model, images.X, output, **known, **options)
     return len(images.X)
 
 
@@ -108,9 +111,13 @@ def write_predictions(
     labels: NDArray[Any] | None = None,
     limits: PathLimits | None = None,
     sure: float = SURE,
+    rank: str | None = None,
     progress: bool = False,
 ) -> None:
     """Write the columns of `Prediction`, and label if labels are given, for every image.
+
+    If the hierarchy has ranks, there is a column for each, such as ``rank_family``: the name of the concept of that
+    rank that is the answer or above it.
 
     Parameters
     ----------
@@ -120,6 +127,7 @@ def write_predictions(
     labels : (n_images,) array of known classes
     limits : the paths that each image may take
     sure : the answer is the most specific concept that is at least this likely (see `hcep.explain_images`)
+    rank : answer at this rank or above it
     progress : show a progress bar
     """
     schema, is_csv = _schema(model, labels), Path(path).suffix == ".csv"
@@ -135,7 +143,7 @@ def write_predictions(
             limited = None
             if own_limits is not None:
                 limited = (own_limits.state != OPEN).any(axis=1)[own_limits.limit(slice(0, len(block)))]
-            columns = _columns(model, result, sure, limited)
+            columns = _columns(model, result, sure, limited, rank)
             columns["id"] = ids[rows].astype(str).tolist()
             if labels is not None:
                 columns["label"] = labels[rows].tolist()
@@ -160,15 +168,21 @@ def _schema(model: PathModel, labels: NDArray[Any] | None) -> pa.Schema:
         kind = pa.infer_type(labels.tolist())
         columns["label"] = text if pa.types.is_null(kind) else kind
     columns |= {"answer": text, "answer_name": text, "answer_probability": number, "rank": text}
+    columns |= {f"rank_{name}": text for name in model.hierarchy.rank_names}
     columns |= {"class": pa.infer_type(model.classes.tolist()), "class_probability": number, "doubt": text}
     columns |= {"kind": text, "path": pa.list_(text), "names": pa.list_(text), "coefficients": pa.list_(number)}
     return pa.schema(list((columns | {"residual_norm": number}).items()))
 
 
-def _columns(model: PathModel, result: Inference, sure: float, limited: NDArray[np.bool_] | None) -> dict[str, Any]:
+def _columns(
+    model: PathModel, result: Inference, sure: float, limited: NDArray[np.bool_] | None, rank: str | None
+) -> dict[str, Any]:
     """The columns of a block of images, straight from the arrays of the search."""
     h, rows = model.hierarchy, np.arange(len(result))
-    concepts, sureness = answer_concepts(model, result, sure, limited)
+    concepts, sureness = answer_concepts(model, result, sure, limited, rank)
+    at_rank = [rank is not None and one is not None and one.rank == rank for one in concepts]
+    lineages = {one: h.lineage(one.id) for one in set(concepts) if one is not None} if h.ranks else {}
+    lines = [lineages.get(one, {}) if one is not None else {} for one in concepts]
     floor, labels = model.explained_floor, result.labels.tolist()
     unlike = [False] * len(rows) if floor is None else (result.explained < floor[result.class_index]).tolist()
     return {
@@ -179,14 +193,15 @@ def _columns(model: PathModel, result: Inference, sure: float, limited: NDArray[
         "class": labels,
         "class_probability": result.probabilities[rows, result.class_index],
         "doubt": [
-            doubt_about(concept and concept.id, str(label), low)
-            for concept, label, low in zip(concepts, labels, unlike, strict=True)
+            doubt_about(concept and concept.id, str(label), low, reached)
+            for concept, label, low, reached in zip(concepts, labels, unlike, at_rank, strict=True)
         ],
         "kind": unknown_kinds(model, result),
         "path": [list(synsets) for synsets in result.paths],
         "names": [list(map(h.name, synsets)) for synsets in result.paths],
         "coefficients": [result.coefficients(i).tolist() for i in range(len(result))],
         "residual_norm": result.residual_norms,
+        **{f"rank_{name}": [line.get(name) for line in lines] for name in h.rank_names},
     }
 
 

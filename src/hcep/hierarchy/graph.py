@@ -265,8 +265,8 @@ class Hierarchy:
 
     def rank(self, synset: str) -> str | None:
         """The rank of a synset, such as "family", or of one that was merged; None if it has no rank."""
-        if synset in self._ranks:
-            return self._ranks[synset]
+        if synset in self._ranks or synset in self._absorbed:
+            return self._ranks.get(synset)
         return self._ranks.get(self.class_of(synset))
 
     @property
@@ -337,8 +337,7 @@ class Hierarchy:
 
     def _trail(self, concept: str) -> list[tuple[str, str, str]]:
         """Id, name and synset of a concept and everything above it, the highest first, with merged ones; no root."""
-        below = concept if concept in self._index else self._absorbed.get(concept, concept)
-        path, i = [], self.index(below)
+        path, i = [], self.index(self.merged_into(concept))
         while i:
             path.append(i)
             i = self._parents(i)[0]
@@ -346,6 +345,10 @@ class Hierarchy:
         trail = [(self._class_of.get(one, one), name, s) for one, name, s in trail]
         ends = [k for k, (one, *_) in enumerate(trail) if one == self._class_of.get(concept, concept)]
         return trail[: ends[0] + 1] if ends else trail
+
+    def merged_into(self, concept: str) -> str:
+        """The synset that a concept is merged into; the concept itself if it is not merged."""
+        return concept if concept in self._index else self._absorbed.get(concept, concept)
 
     @cached_property
     def _absorbed(self) -> dict[str, str]:

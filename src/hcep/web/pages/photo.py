@@ -8,7 +8,7 @@ from typing import Any
 
 from hcep._checks import render_html
 from hcep.errors import HCEPError
-from hcep.explain.answer import Step, percent
+from hcep.explain.answer import Step, arrows, percent
 from hcep.explain.report import map_place, overlay_uri
 from hcep.explain.where import EvidenceMap
 from hcep.hierarchy.names import with_article
@@ -68,7 +68,9 @@ class PathDiagram(ui.element, component="static/path.js"):  # type: ignore[misc,
         lit = 1 + path.index(answer) if answer in path else 0
         for i, concept in enumerate(path):
             siblings = self._sorted(c for c in h.children(above) if c not in path)  # a path may skip a level
-            stops.append(self._concept(concept) | {"beyond": i >= lit, "siblings": siblings})
+            step = session.step(concept)
+            name = {"name": arrows((*step.ranked(), step.name))} if step is not None else {}
+            stops.append(self._concept(concept) | name | {"beyond": i >= lit, "siblings": siblings})
             above = concept
         opened = [] if chosen in (*path, h.root) else [chosen]
         while opened and not {*h.parents(opened[0])} & {*path, h.root}:

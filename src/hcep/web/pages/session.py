@@ -164,7 +164,8 @@ class PhotoSession:
         sentences = [step.meaning] if step is not None and step.meaning else []
         sentences += [f"A kind of {' and of '.join(above)}" if above else "One of the most general concepts"]
         if h.merged(concept):
-            sentences += [f"Also called {', '.join(name for _, name in h.merged(concept))}"]
+            merged = [f"{name} ({h.rank(one)})" if h.rank(one) else name for one, name in h.merged(concept)]
+            sentences += [f"Also called {', '.join(merged)}"]
         return ". ".join(sentences) + "."
 
 
