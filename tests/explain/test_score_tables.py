@@ -14,6 +14,7 @@ import pytest
 
 from hcep import Hierarchy, roll_up
 from hcep.classify import calibrate_levels
+from hcep.classify.groups import combine_photos
 from hcep.errors import HCEPError
 from hcep.explain import score_tables
 from hcep.explain.score_tables import roll_up_table
@@ -183,3 +184,39 @@ def test_memory_does_not_grow_with_the_number_of_images(write, monkeypatch) -> N
     peak(10)
     # Only a hash per image stays in memory.
     assert peak(8000) - peak(2000) < 6000 * 150
+
+
+GROUPS = "image,burst,cat,dog,car,bus\n1,a,0.9,0.1,0,0\n2,a,0.3,0.6,0.1,0\n3,b,0,0,0.97,0.03\n"
+
+
+def test_a_group_has_one_answer_whatever_the_form_of_the_table(write, monkeypatch) -> None:
+    monkeypatch.setattr(score_tables, "IN_MEMORY", 4)  # one photo at a time
+    rows = answers(write(GROUPS), group="burst")
+    assert [row["id"] for row in rows] == ["a", "b"]
+    _, combined = combine_photos([[0.9, 0.1, 0.0, 0.0], [0.3, 0.6, 0.1, 0.0]], ["a", "a"])
+    assert rows[0]["class_probability"] == pytest.approx(combined[0, 0])
+    assert [row["answer"] for row in rows] == ["pet", "car"]
+    long = "image,class,score,burst\n1,cat,0.9,a\n1,dog,0.1,a\n2,cat,0.3,a\n2,dog,0.6,a\n2,car,0.1,a\n3,car,1,b\n"
+    assert [row["answer"] for row in answers(write(long), group="burst")] == ["pet", "car"]
+
+
+def test_groups_that_can_be_mixed_up_are_refused(write) -> None:
+    refused("rows of group 'a' do not follow each other", write(GROUPS + "4,a,1,0,0,0\n"), group="burst")
+    refused("column 'burst' has an empty cell", write(GROUPS + "4,,1,0,0,0\n"), group="burst")
+    refused("has no column 'bursts'.*Near matches: 'burst'", write(GROUPS), group="bursts")
+    split = write("image,class,score,burst\n1,cat,0.9,a\n1,dog,0.1,b\n")
+    refused("image '1' is in the groups 'a' and 'b'", split, group="burst")
+    labelled = write("image,burst,label,cat,dog\n1,a,cat,1,0\n2,a,dog,1,0\n")
+    refused("'a' has the labels 'cat' and 'dog'", labelled, group="burst", labels="label")
+
+
+def test_groups_are_calibrated_by_groups(write) -> None:
+    rng = np.random.default_rng(2)
+    scores = rng.dirichlet([0.5] * 4, 300).round(3) * 0.99
+    own = [("cat", "dog", "car", "bus")[c] for c in rng.integers(0, 4, 100)]
+    lines = [f"{i},{i // 3},{own[i // 3]}," + ",".join(map(str, row)) for i, row in enumerate(scores)]
+    file = write("image,burst,label,cat,dog,car,bus\n" + "\n".join(lines) + "\n")
+    result = roll_up_table(file, file.with_name("o.csv"), TREE, labels="label", group="burst")
+    assert result.n_images == 100
+    assert result.promise is not None
+    assert "for groups of photos like the 100 held-out ones" in result.promise

@@ -203,16 +203,16 @@ class HeldOutLevels:
         return thresholds[which], promised[which]
 
 
-def promise(sure: float, held_out: HeldOutLevels | None) -> str | None:
+def promise(sure: float, held_out: HeldOutLevels | None, what: str = "photos") -> str | None:
     """What answers of this level promise, in one sentence; None without enough held-out images.
 
     >>> promise(0.9, None)
     """
     if held_out is None or len(held_out) < _needed(sure):
         return None
-    among = " among doubtful photos and among sure ones," if len(held_out.edges(_fewest(sure))) else ""
+    among = f" among doubtful {what} and among sure ones," if len(held_out.edges(_fewest(sure))) else ""
     return (
-        f"At least {100 * sure:g} % of such answers are right,{among} for photos like the "
+        f"At least {100 * sure:g} % of such answers are right,{among} for {what} like the "
         f"{len(held_out):,} held-out ones that the model was calibrated with."
     )
 

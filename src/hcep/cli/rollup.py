@@ -20,16 +20,18 @@ def rollup(
         float | None, option("Take the scores as logits, and divide them by this number.", "--temperature NUMBER")
     ] = None,
     only: opt.Only = None,
+    group: Annotated[
+        str | None, option("Column of bursts or observations: one answer for each.", "--group COLUMN")
+    ] = None,
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
     options: opt.ReaderOptions = None,
 ) -> None:
     """Answer each image with the most specific concept that is sure enough, from any classifier's scores.
 
-    SCORES has one row per image (a column of ids and one per class), or the columns image, class and score with a row
-    for each of the best few classes. With --labels, a .csv file with the columns image and label or a column of SCORES,
-    the answers are right as often as --sure says. Columns of the output (.csv, .parquet or .json): id, answer,
-    answer_name, answer_probability, rank, class, class_probability, doubt.
+    SCORES has a column of ids and one per class, or the columns image, class and score. With --labels (a .csv file with
+    the columns image and label, or a column of SCORES) the answers are right as often as --sure says. The output is a
+    .csv, .parquet or .json file with the columns of `hcep predict` up to doubt.
     """
     from hcep.explain.score_tables import roll_up_table
 
@@ -42,17 +44,18 @@ def rollup(
         temperature=temperature,
         labels=labels,
         only=only,
+        group=group,
         on_note=tell,
         **opt.reader_options(options),
     )
     if as_json:
         say_json({"answers": output, **result._asdict()})
         return
-    above = result.n_answered - result.n_classes
-    say(
-        f"{output}: {result.n_images:,} images: {result.n_classes:,} answered with a class, {above:,} with a concept "
-        f"above, {result.n_images - result.n_answered:,} not sure of anything"
-    )
+    n, what = result.n_images, "groups" if group else "images"
+    above, nothing = result.n_answered - result.n_classes, n - result.n_answered
+    say(f"{output}: {n:,} {what}: {result.n_classes:,} answered with a class, {above:,} with a concept above")
+    if nothing:
+        say(f"Nothing is sure about the other {nothing:,}.")
     say(
         result.promise
         or f"Nothing is promised: pass labelled images with --labels to be right {100 * sure:g} % of the time."

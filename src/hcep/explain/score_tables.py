@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hcep._files import replacing
+from hcep.classify.groups import from_log_evidence, log_evidence, with_rest
 from hcep.classify.right_level import (
     ROUNDING,
     SURE,
@@ -73,6 +74,7 @@ def roll_up_table(
     temperature: float | None = None,
     labels: str | Path | None = None,
     only: Path | None = None,
+    group: str | None = None,
     on_note: Callable[[str], object] = lambda note: None,
     **reading: Any,
 ) -> RolledUpTable:
@@ -91,6 +93,8 @@ def roll_up_table(
     labels : .csv or .tsv file with the columns image and label, or a column of `scores`
         Labelled images turn the rule into a promise. Empty labels are ignored.
     only : a list of the classes or concepts that are possible (see `hcep.explain.possible.read_possible`)
+    group : column of `scores` with the burst, observation or specimen of each photo; its rows follow each other
+        Groups take the place of images: in the output, among the labels, and in the list (see `combine_photos`).
     on_note : called with each sentence about how the files were read
     """
     target = Path(output)
@@ -98,7 +102,8 @@ def roll_up_table(
         raise HCEPError(f"--output: expected a name ending in {', '.join(OUTPUTS)}, got {str(output)!r}")
     require_sure(sure)
     is_file = labels is not None and Path(labels).suffix in DELIMITERS
-    table = ScoreTable(Path(scores), None if is_file or labels is None else str(labels))
+    table = ScoreTable(Path(scores), None if is_file or labels is None else str(labels), group)
+    what = "photos" if group is None else "groups of photos"
     tree = find_hierarchy(hierarchy, table.classes(), on_note=on_note, **reading)
     if tree is None:
         raise HCEPError("--hierarchy: without concepts above the classes there is nothing to answer with but classes")
@@ -122,7 +127,7 @@ def roll_up_table(
             n_classes += sum(not doubt for doubt in columns["doubt"])
         if not n_images:
             raise HCEPError(f"{str(scores)!r} has no rows")
-    return RolledUpTable(n_images, n_answered, n_classes, promise(sure, held_out))
+    return RolledUpTable(n_images, n_answered, n_classes, promise(sure, held_out, what))
 
 
 def _answers(
@@ -176,7 +181,47 @@ def _calibrated(
 def _probabilities(
     table: ScoreTable, classes: Sequence[str], temperature: float | None, levels: Levels, possible: Possible | None
 ) -> Iterator[Block]:
-    """Blocks of checked probabilities of the classes, among those that are possible."""
+    """Blocks of checked probabilities of the classes, among those that are possible, by image or by group."""
+    blocks = _possible(table, classes, temperature, levels, possible)
+    return blocks if table.group is None else _combined(table, blocks, len(classes))
+
+
+def _combined(table: ScoreTable, blocks: Iterator[Block], n_classes: int) -> Iterator[Block]:
+    """Blocks of the probabilities of groups, whose photos follow each other."""
+    n_rows = max(1, IN_MEMORY // n_classes)
+    ids: list[str] = []
+    groups: list[tuple[Floats, NDArray[np.bool_], int]] = []
+    seen: set[int] = set()  # hashes, which need less memory than ids
+    for keys, values in blocks:
+        evidence = log_evidence(values)
+        possible = with_rest(values) > 0.0
+        for i, key in enumerate(keys):
+            if not key:
+                raise HCEPError(f"{table.name}: column {table.group!r} has an empty cell; give every photo a group")
+            if ids and key == ids[-1]:
+                sums, some, n = groups[-1]
+                groups[-1] = (sums + evidence[i], some | possible[i], n + 1)
+                continue
+            if hash(key) in seen:
+                raise HCEPError(f"{table.name}: the rows of group {key!r} do not follow each other; sort them")
+            seen.add(hash(key))
+            if len(ids) >= n_rows:
+                yield ids, _of_groups(groups)
+                ids, groups = [], []
+            ids.append(key)
+            groups.append((evidence[i], possible[i], 1))
+    if ids:
+        yield ids, _of_groups(groups)
+
+
+def _of_groups(groups: list[tuple[Floats, NDArray[np.bool_], int]]) -> Floats:
+    means = np.array([sums / n for sums, _, n in groups])
+    return from_log_evidence(means, np.array([some for _, some, _ in groups]))
+
+
+def _possible(
+    table: ScoreTable, classes: Sequence[str], temperature: float | None, levels: Levels, possible: Possible | None
+) -> Iterator[Block]:
     masks: dict[tuple[str, ...], NDArray[np.bool_]] = {}
     for ids, values in _checked(table, classes, temperature):
         if possible is None:
@@ -228,8 +273,8 @@ class ScoreTable:
     is_wide : whether it has one row per image, and one column per class
     """
 
-    def __init__(self, path: Path, label: str | None = None) -> None:
-        self.path, self.name, self.label = path, path.name, label
+    def __init__(self, path: Path, label: str | None = None, group: str | None = None) -> None:
+        self.path, self.name, self.label, self.group = path, path.name, label, group
         if not path.is_file():
             raise HCEPError(f"there is no file {str(path)!r}; expected a table of scores (.csv, .tsv or .parquet)")
         if path.suffix.lower() not in (*DELIMITERS, ".parquet"):
@@ -243,7 +288,9 @@ class ScoreTable:
                 f"--labels: {self.name} has no column {label!r}.{near_matches(label, columns)} Give a column, or a "
                 ".csv file with the columns image and label"
             )
-        columns = [name for name in columns if name != label]
+        if group is not None and group not in columns:
+            raise HCEPError(f"--group: {self.name} has no column {group!r}.{near_matches(group, columns)}")
+        columns = [name for name in columns if name not in (label, group)]
         self.id = _first_of(IDS, columns) or (columns[0] if columns else "")
         rest = [name for name in columns if name != self.id]
         self._class, self._score = _first_of(CLASS, rest), _first_of(SCORES, rest)
@@ -269,9 +316,10 @@ class ScoreTable:
         """The labels in the table itself, by image."""
         assert self.label is not None
         labels: dict[str, str] = {}
-        for batch in self._batches([self.id, self.label]):
-            pairs = zip(*(_texts(batch.column(i)) for i in range(2)), strict=True)
-            labels |= {key: label for key, label in pairs if label}
+        for batch in self._batches([self.group or self.id, self.label]):
+            for key, label in zip(*(_texts(batch.column(i)) for i in range(2)), strict=True):
+                if label and labels.setdefault(key, label) != label:
+                    raise HCEPError(f"--labels: {key!r} has the labels {labels[key]!r} and {label!r}")
         return labels
 
     def blocks(self, classes: Sequence[str]) -> Iterator[Block]:
@@ -279,7 +327,7 @@ class ScoreTable:
         return self._wide_blocks() if self.is_wide else self._long_blocks(classes)
 
     def _wide_blocks(self) -> Iterator[Block]:
-        for batch in self._batches([self.id, *self._scores], self._scores):
+        for batch in self._batches([self.group or self.id, *self._scores], self._scores):
             columns = [self._numbers(batch.column(i), name) for i, name in enumerate(self._scores, 1)]
             yield _texts(batch.column(0)), np.column_stack(columns)
 
@@ -288,27 +336,35 @@ class ScoreTable:
         assert self._score is not None
         place, n_rows = {name: c for c, name in enumerate(classes)}, max(1, IN_MEMORY // len(classes))
         ids: list[str] = []
+        groups: list[str] = []
         rows: list[dict[int, float]] = []
         seen: set[int] = set()  # hashes, which need less memory than ids
-        for batch in self._batches([self.id, self._class, self._score], [self._score]):
-            names = [_texts(batch.column(i)) for i in range(2)]
-            for key, name, score in zip(*names, self._numbers(batch.column(2), self._score).tolist(), strict=True):
+        columns = [self.id, self._class, self._score, *([self.group] if self.group else [])]
+        for batch in self._batches(columns, [self._score]):
+            names = [_texts(batch.column(i)) for i in (0, 1, len(columns) - 1 if self.group else 0)]
+            scores = self._numbers(batch.column(2), self._score).tolist()
+            for key, name, group, score in zip(*names, scores, strict=True):
                 if not ids or key != ids[-1]:
                     if hash(key) in seen:
                         raise HCEPError(f"{self.name}: the rows of image {key!r} do not follow each other; sort them")
                     seen.add(hash(key))
                     if len(ids) >= n_rows:
-                        yield ids, _dense(rows, len(classes))
-                        ids, rows = [], []
+                        yield groups, _dense(rows, len(classes))
+                        ids, groups, rows = [], [], []
                     ids.append(key)
+                    groups.append(group)
                     rows.append({})
+                if group != groups[-1]:
+                    raise HCEPError(f"{self.name}: image {key!r} is in the groups {groups[-1]!r} and {group!r}")
+                if not key:
+                    raise HCEPError(f"{self.name}: column {self.id!r} has an empty cell; every row needs an image")
                 if not name:
                     raise HCEPError(f"{self.name}, image {key!r}: column {self._class!r} is empty")
                 if place[name] in rows[-1]:
                     raise HCEPError(f"{self.name}, image {key!r}: class {name!r} is there twice")
                 rows[-1][place[name]] = score
         if ids:
-            yield ids, _dense(rows, len(classes))
+            yield groups, _dense(rows, len(classes))
 
     def _columns(self) -> list[str]:
         with self._readable():
