@@ -38,6 +38,10 @@ def own(data: bytes, n: int) -> bytes:
     return data + bytes(n)
 
 
+#: The headlines of the two examples.
+PALACE, FLOWER = "A structure, 95 %", "Not sure of anything"
+
+
 @pytest.fixture
 def first(new_page, server):
     """Open the first page, ready to use."""
@@ -58,7 +62,7 @@ def palace(first):
     def opens(n: int = 0, name: str = "china.jpg", **options):
         page = first(**options)
         give(page, "drop", own(example("china.jpg").read_bytes(), n), name)
-        shown(page, "Perhaps a palace.")
+        shown(page, PALACE)
         page.wait_for_selector(".map.shown")
         return page
 
@@ -81,7 +85,7 @@ def test_invalid_photos_are_refused_in_plain_words_and_names_are_plain_text(firs
     page.wait_for_selector(".q-notification.problem:has-text('picture'), .q-notification.problem:has-text('image')")
     assert "Traceback" not in page.inner_text("body")
     give(page, "drop", own(example("flower.jpg").read_bytes(), 1), HOSTILE)
-    shown(page, "A honeycomb.")
+    shown(page, FLOWER)
     assert HOSTILE in page.inner_text(".answer")
     assert page.evaluate("window.hacked") is None
     page.goto(page.url.partition("?")[0] + "?photo=<b>gone</b>")
@@ -92,22 +96,22 @@ def test_examples_paste_choose_and_camera(first):
     page = first()
     assert page.locator(".example img").evaluate_all("all => all.every((one) => one.naturalWidth > 100)")
     page.click("[data-example='flower.jpg']")
-    shown(page, "A honeycomb.")
+    shown(page, FLOWER)
     assert page.evaluate("document.activeElement.tagName") == "H1"
     page.reload()  # the address keeps the photo
-    shown(page, "A honeycomb.")
+    shown(page, FLOWER)
     page.click("text=Another photo")
     page.wait_for_selector(".drop")
     page.wait_for_function("window.did_handshake === true")
     give(page, "paste", example("china.jpg").read_bytes(), "pasted.jpg")
-    shown(page, "Perhaps a palace.")
+    shown(page, PALACE)
     page.go_back()
     page.wait_for_selector(".drop")
     page.wait_for_function("window.did_handshake === true")
     with page.expect_file_chooser() as chooser:
         page.click("[data-choose]")
     chooser.value.set_files(example("flower.jpg"))
-    shown(page, "A honeycomb.")
+    shown(page, FLOWER)
     page.click("text=Another photo")
     page.wait_for_function("window.did_handshake === true && document.querySelector('.drop')")
     page.click("[data-camera]")
@@ -119,7 +123,7 @@ def test_examples_paste_choose_and_camera(first):
 
 def test_path_siblings_maps_and_meanings(palace):
     page = palace()
-    assert "79 % sure; also possible: bell cote" in page.inner_text(".answer .lead")
+    assert "Perhaps a palace, 79 %; bell cote, 6 %; castle, 6 %." in page.inner_text(".answer .lead")
     names = page.locator(".concept .wrap").all_inner_texts()
     assert names[0] == "structure"
     assert names[-1] == "palace"
@@ -179,23 +183,25 @@ def test_what_if_forbids_and_forces_at_once_and_resets(palace, first):
     page, other = palace(), palace()
     page.click("role=tab[name='What if …?']")
     page.click("[aria-label='Without palace']")
-    shown(page, "Perhaps a bell cote.")
+    page.wait_for_selector(".answer .lead:has-text('Perhaps a bell cote')")
     assert page.locator(".answer .chip.lit").all_inner_texts() == ["what if: without palace"]
-    assert "Before: a palace, 79 % sure." in page.inner_text(".answer")
+    assert "Before: a structure, 95 % (perhaps a palace, 79 %; bell cote, 6 %; castle, 6 %)." in page.inner_text(
+        ".answer"
+    )
     page.fill("#find-require", "castle")
     page.press("#find-require", "Enter")
-    shown(page, "A castle.")
-    assert "In that case >99 % sure" in page.inner_text(".answer .lead")
+    shown(page, "A castle, >99 %")
+    assert "own estimate" in page.inner_text(".answer .lead")
     page.fill("#find-require", "lakeside")  # no path has both
     page.press("#find-require", "Enter")
     page.wait_for_selector(".q-notification.problem:has-text('no path has')")
-    assert headline(page) == "A castle."
+    assert headline(page) == "A castle, >99 %"
     page.click(".answer >> text=Reset")
-    shown(page, "Perhaps a palace.")
+    shown(page, PALACE)
     page.click(".stop:has(.concept:has-text('dwelling')) .chip:has-text('castle')")
     page.click("text=What if it were a castle?")
-    shown(page, "A castle.")
-    assert headline(other) == "Perhaps a palace."  # somebody else's page
+    shown(page, "A castle, >99 %")
+    assert headline(other) == PALACE  # somebody else's page
 
 
 def test_corrections_are_saved_listed_and_undone(palace, server):
@@ -222,7 +228,7 @@ def test_corrections_are_saved_listed_and_undone(palace, server):
     page.click(".kept .here >> text=Undo")
     shown(page, "A church.")
     page.click(".kept .here >> text=Undo")
-    shown(page, "Perhaps a palace.")
+    shown(page, PALACE)
     page.fill("#find-right", "building")
     page.press("#find-right", "Enter")
     shown(page, "A building.")
@@ -230,15 +236,16 @@ def test_corrections_are_saved_listed_and_undone(palace, server):
     assert "force" not in kept  # a label of that level, which a fit learns from
     assert kept["class"].startswith("n")
     page.click(".kept .here >> text=Undo")
-    shown(page, "Perhaps a palace.")
+    shown(page, PALACE)
     assert page.locator(".kept .here").count() == 0
 
 
-def test_certainty_moves_the_answer_up_the_tree(palace):
+def test_the_slider_moves_the_answer_up_the_tree(palace):
     page, n_lit = palace(), []
-    for percent in (50, 80, 90):
+    assert page.input_value("#sureness") == "90"
+    for percent in (50, 80, 95):
         page.locator("#sureness").fill(str(percent))
-        page.wait_for_selector(f"text=At least {percent} % sure.")
+        page.wait_for_selector(f"text=At least {percent} %:")
         page.wait_for_timeout(300)
         assert page.input_value("#sureness") == str(percent)
         n_lit.append(page.locator(".stop:not(.beyond)").count())
@@ -246,8 +253,10 @@ def test_certainty_moves_the_answer_up_the_tree(palace):
     assert n_lit == sorted(n_lit, reverse=True)
     assert n_lit[0] > n_lit[-1]
     assert "not checked on held-out photos" in page.inner_text(".answer .lead")
-    page.locator("#sureness").fill("0")
-    shown(page, "Perhaps a palace.")
+    page.locator("#sureness").fill("99")
+    shown(page, "Not sure of anything")
+    page.locator("#sureness").fill("70")
+    shown(page, "A palace, 79 %")
     assert page.locator(".stop.beyond").count() == 0
 
 
@@ -273,7 +282,7 @@ def test_keyboard_only(first):
     page.keyboard.press("Enter")
     until(page, "document.activeElement.dataset.example === 'china.jpg'")
     page.keyboard.press("Enter")
-    shown(page, "Perhaps a palace.")
+    shown(page, PALACE)
     until(page, "document.activeElement.textContent.startsWith('residence')")
     page.keyboard.press("Enter")
     page.wait_for_selector("text=Where residence is")
@@ -282,7 +291,7 @@ def test_keyboard_only(first):
     until(page, "document.activeElement.id === 'find-require'")
     page.keyboard.type("castle")
     page.keyboard.press("Enter")
-    shown(page, "A castle.")
+    shown(page, "A castle, >99 %")
     outline = page.evaluate(
         "(document.querySelector('.toggle').focus(), getComputedStyle(document.activeElement).outlineStyle)"
     )

@@ -65,7 +65,8 @@ class PathDiagram(ui.element, component="static/path.js"):  # type: ignore[misc,
         """Show the current answer, with one concept chosen."""
         session, h, path = self.session, self.session.hierarchy, self.session.path
         answer, above, stops = session.headline().concept, h.root, []
-        lit = 1 + path.index(answer) if answer in path else 0
+        at_answer = {answer, *h.ancestors(answer)}  # the answer may be above the class on another route
+        lit = sum(concept in at_answer for concept in path)
         for i, concept in enumerate(path):
             siblings = self._sorted(c for c in h.children(above) if c not in path)  # a path may skip a level
             step = session.step(concept)

@@ -122,7 +122,7 @@ class PhotoSession:
         if answer.correction is not None and not what_if:
             return self._corrected()
         sure, _ = answer.headline_parts()
-        sentences = ["In that case."] if what_if else []
+        sentences = []
         if answer.answer != answer.label:
             sentences.append(f"Perhaps {answer.guesses()}.")
         else:
