@@ -124,7 +124,7 @@ def test_animals_are_hedged_and_vehicles_are_not(calibrated: HCEPClassifier) -> 
 def test_a_higher_coverage_never_gives_a_more_specific_answer(calibrated: HCEPClassifier) -> None:
     X, _ = images(100, 4)
     levels = [
-        np.array([calibrated.hierarchy_.level(c) for c in calibrated.predict_concept(X, sure=1 - alpha)])
+        np.array([calibrated.hierarchy_.level(c or "thing") for c in calibrated.predict_concept(X, sure=1 - alpha)])
         for alpha in (0.01, 0.05, 0.1, 0.3)
     ]
     assert all((a <= b).all() for a, b in itertools.pairwise(levels))

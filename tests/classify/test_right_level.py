@@ -151,6 +151,16 @@ def test_with_too_few_held_out_images_nothing_is_promised_and_the_model_estimate
     assert promise(0.9, calibration) is promise(0.9, None) is None
 
 
+def test_sure_photos_do_not_speak_for_doubtful_ones() -> None:
+    """A classifier that is nearly always sure and right: few held-out photos are doubtful."""
+    held, own = np.tile(0.97 * np.eye(4) + 0.01 * (1 - np.eye(4)), (100, 1)), np.tile(np.arange(4), 100)
+    calibration = calibrate_levels(held, [CLASSES[c] for c in own], TREE, classes=CLASSES)
+    rolled = roll_up(
+        [[0.55, 0.44, 0.01, 0.0], [0.97, 0.01, 0.01, 0.01]], TREE, classes=CLASSES, calibration=calibration
+    )
+    assert rolled.answer.tolist() == ["pet", "cat"]
+
+
 def test_what_is_promised_is_said_in_one_sentence() -> None:
     held, own = photos(1000, 1)
     calibration = calibrate_levels(held, [CLASSES[c] for c in own], TREE, classes=CLASSES)

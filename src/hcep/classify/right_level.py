@@ -196,11 +196,15 @@ class HeldOutLevels:
     def _rule(self, confidence: Floats, sure: float, fewest: int) -> tuple[Floats, NDArray[np.bool_]]:
         edges, bins = self.bins(fewest)
         quantiles = np.array([conformal_quantile(scores, 1.0 - sure) for scores in bins])
-        own = [max(sure - ROUNDED, scores.max(initial=0.0)) for scores in bins]
-        promised = np.isfinite(quantiles)
-        thresholds = np.where(promised, np.maximum(quantiles, min(LEAST, sure)), own)
         which = np.searchsorted(edges, confidence, side="right")
-        return thresholds[which], promised[which]
+        own = np.array([max(sure - ROUNDED, scores.max(initial=0.0)) for scores in bins])
+        promised = np.isfinite(quantiles)
+        thresholds = np.where(promised, np.maximum(quantiles, min(LEAST, sure)), own)[which]
+        # Where few held-out images are as doubtful as an image, surer ones must not speak for it: its answer is also
+        # as likely as asked by the model's own estimate. A higher threshold never breaks the promise.
+        counts = np.bincount(np.searchsorted(EDGES, self.confidence, side="right"), minlength=len(EDGES) + 1)
+        is_rare = counts[np.searchsorted(EDGES, confidence, side="right")] < fewest
+        return np.where(is_rare, np.maximum(thresholds, sure - ROUNDED), thresholds), promised[which]
 
 
 def promise(sure: float, held_out: HeldOutLevels | None, what: str = "photos") -> str | None:
