@@ -27,12 +27,14 @@ def test_answers_are_written_with_a_promise_and_never_overwritten(sample: Path, 
     names = ["id", "answer", "answer_name", "answer_probability", "rank", "class", "class_probability", "doubt"]
     assert list(rows[0]) == names
     fails("exists already", *words)
-    assert "Nothing is promised" in run(*words, "--labels", "label", "--sure", "0.999", "--overwrite")[0]
+    text, notes = run(*words, "--labels", "label", "--sure", "0.999", "--overwrite")
+    assert "promise" not in text
+    assert "500 labelled images are too few for a promise of 0.999" in notes
 
 
 def test_the_summary_is_json_on_request_and_errors_are_one_line(sample: Path, tmp_path: Path) -> None:
     words = ("rollup", sample / "scores.csv", "--hierarchy", sample / "tree.json", "-o", tmp_path / "a.json")
-    fails("columns other than 'image' must be classes.*'label'", *words)
+    fails("columns other than 'image' must be classes .name others with --labels.*'label'", *words)
     summary = json.loads(run(*words, "--labels", "label", "--json")[0])
     assert summary["n_images"] == 500
     assert 0 < summary["n_classes"] < summary["n_answered"] <= 500

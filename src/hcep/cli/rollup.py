@@ -56,7 +56,5 @@ def rollup(
     say(f"{output}: {n:,} {what}: {result.n_classes:,} answered with a class, {above:,} with a concept above")
     if nothing:
         say(f"Nothing is sure about the other {nothing:,}.")
-    say(
-        result.promise
-        or f"Nothing is promised: pass labelled images with --labels to be right {100 * sure:g} % of the time."
-    )
+    if result.promise is not None or labels is None:
+        say(result.promise or f"Nothing is promised: labelled {what} (--labels) turn {100 * sure:g} % into a promise.")

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,10 +104,10 @@ def roll_up_table(
     is_file = labels is not None and Path(labels).suffix in DELIMITERS
     table = ScoreTable(Path(scores), None if is_file or labels is None else str(labels), group)
     what = "photos" if group is None else "groups of photos"
-    tree = find_hierarchy(hierarchy, table.classes(), on_note=on_note, **reading)
+    tree = find_hierarchy(hierarchy, table.classes, on_note=on_note, **reading)
     if tree is None:
         raise HCEPError("--hierarchy: without concepts above the classes there is nothing to answer with but classes")
-    classes = table.classes() if table.is_wide else _with_leaves(table, tree)
+    classes = table.classes if table.is_wide else _with_leaves(table, tree)
     levels = _known_levels(table, tree, classes)
     possible = None if only is None else read_possible(only, tree, on_note)
     read = partial(_probabilities, table, classes, temperature, levels, possible)
@@ -302,6 +302,7 @@ class ScoreTable:
             )
         self._scores = rest
 
+    @cached_property
     def classes(self) -> list[str]:
         """The classes that have a column, or all that are listed, in order."""
         if self.is_wide:
@@ -462,7 +463,7 @@ def _dense(rows: list[dict[int, float]], n_classes: int) -> Floats:
 
 def _with_leaves(table: ScoreTable, tree: Hierarchy) -> list[str]:
     """The listed classes, and all other leaves of the hierarchy, which some image may be although no row lists them."""
-    listed = table.classes()
+    listed = table.classes
     known = _known_levels(table, tree, listed).own.tolist()
     ids = set(known)
     return [*listed, *(tree.class_of(leaf) for leaf in tree.leaves if tree.index(leaf) not in ids)]
@@ -472,7 +473,9 @@ def _known_levels(table: ScoreTable, tree: Hierarchy, classes: Sequence[str]) ->
     try:
         return levels_of(tree, classes)
     except HCEPError as error:
-        where = f"columns other than {table.id!r} must be classes" if table.is_wide else "classes must be concepts"
+        where = "classes must be concepts"
+        if table.is_wide:
+            where = f"columns other than {table.id!r} must be classes (name others with --labels or --group)"
         raise HCEPError(f"{table.name}: {where}: {error}") from None
 
 
