@@ -262,10 +262,10 @@ def test_answers_are_put_into_words(calibrated: HCEPClassifier) -> None:
     assert [one.answer for one in answers] == calibrated.predict_concept(X).tolist()
     assert any(one.headline().startswith("an animal, >99 %") and "(perhaps a " in one.headline() for one in answers)
     assert all((one.doubt == "") == (one.answer in CLASSES) for one in answers if not one.unlike)
-    assert "an animal, &gt;99 %" in photo_report(explain_images(X[y == "cat"], calibrated))
+    assert "an animal, &gt;99\N{NO-BREAK SPACE}%" in photo_report(explain_images(X[y == "cat"], calibrated))
     (strange,) = explain_images(X[:1] + np.array([0, 0, 0, 0, 12.0]), calibrated)
     assert "maybe a kind of" in strange.line()
-    assert "that is not in the hierarchy" in strange.line()
+    assert "that is not among the training images" in strange.line()
 
 
 def test_no_answer_is_less_likely_than_was_promised(calibrated: HCEPClassifier) -> None:

@@ -245,7 +245,7 @@ def test_the_slider_moves_the_answer_up_the_tree(palace):
     assert page.input_value("#sureness") == "90"
     for percent in (50, 80, 95):
         page.locator("#sureness").fill(str(percent))
-        page.wait_for_selector(f"text=At least {percent} %:")
+        page.wait_for_selector(f"text=at least {percent} % sure")
         page.wait_for_timeout(300)
         assert page.input_value("#sureness") == str(percent)
         n_lit.append(page.locator(".stop:not(.beyond)").count())

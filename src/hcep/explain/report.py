@@ -142,6 +142,10 @@ class Pictures:
         classes = answer.context.model.classes.astype(str).tolist()
         return answer.context.explainer.evidence.class_of(classes.index(answer.truth))[1]
 
+    def unbroken(self, text: str) -> str:
+        """Words in which no line breaks between a number and its per cent sign."""
+        return text.replace(" %", "\N{NO-BREAK SPACE}%")
+
     def short(self, file: str) -> str:
         """The end of a path: readers need not know where on whose machine a photo is."""
         return "/".join(Path(file).parts[-2:])
@@ -194,7 +198,7 @@ def _facts(answers: Sequence[Answer]) -> list[tuple[str, str]]:
         share = f"right, by the names of folders ({100 * right / len(judged):.1f} %)"
         facts.append((f"{right:,} of {len(judged):,}", share))
     above = sum(answer.answer not in (None, answer.label) for answer in answers)
-    facts += [(f"{above:,}", f"sure of a concept above the classes; {UNCLEAR}")] if above else []
+    facts += [(f"{above:,}", f"answered above the classes: {UNCLEAR}")] if above else []
     nothing = sum(answer.answer is None for answer in answers)
     facts += [(f"{nothing:,}", NOTHING)] if nothing else []
     if n_corrected:

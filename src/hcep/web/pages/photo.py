@@ -165,10 +165,10 @@ class PhotoPage:
         slider = text("input", id="sureness", type="range", min=50, max=99, aria_describedby="sure")
         start = round(100 * session.sure)
         slider.props["^value"] = start  # the initial value; as a property it would be reset at every update of the page
-        message = text("p", f"At least {start} %: the most specific answer that is so sure.", "soft small", id="sure")
+        message = text("p", f"The most specific answer that is at least {start} % sure.", "soft small", id="sure")
 
         async def move(value: str) -> None:
-            message.text = f"At least {int(value)} %: the most specific answer that is so sure."
+            message.text = f"The most specific answer that is at least {int(value)} % sure."
             await session.set_sure(int(value) / 100)
 
         on_value(slider, "input", move, 0.12)
