@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 from hcep import HCEPClassifier, HCEPError, Hierarchy, HierarchyError
-from hcep.classify.coarse import read_labels
+from hcep.classify.coarse import CoarseImages, Space, read_labels, responsibilities
 
 EDGES = [
     ("thing", "bird"), ("thing", "vehicle"), ("bird", "finch"), ("bird", "owl"), ("owl", "barn owl"),
@@ -271,3 +271,13 @@ def test_a_class_of_a_fitted_model_that_is_also_a_concept_means_the_class(tree):
     labels = read_labels(["owl", "bird"], hierarchy, classes=["barn owl", "car", "owl"])
     assert labels.own.tolist() == [2, -1]
     assert labels.sets.tolist() == [[True, False, True]]
+
+
+def test_an_image_that_may_be_of_very_many_classes_alike_still_counts_for_one() -> None:
+    n = 80
+    sets = np.ones((1, n), dtype=bool)
+    images = CoarseImages(np.zeros((3, 4)), np.zeros(3, dtype=np.intp), np.ones(3), np.arange(3), ("all",), sets)
+    exact = np.tile(np.eye(4, dtype=np.float32), (n // 4, 1))
+    space = Space(exact, np.arange(n), np.ones(n), np.zeros((3, 4), dtype=np.float32), images)
+    for probabilities in responsibilities(space, 1.0, 2):
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)

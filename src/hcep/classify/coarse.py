@@ -429,7 +429,8 @@ def _normalised(odds: Sequence[Floats], images: CoarseImages, habits: sparse.csr
                 values = scores[part] + np.log(habits[[k]].toarray()[0, classes])
             values = np.exp(values - values.max(axis=1, keepdims=True))
             values /= values.sum(axis=1, keepdims=True)
-            values[values < NEGLIGIBLE] = 0.0
+            # The largest stays, however small it is: with many classes, all may be.
+            values[(values < NEGLIGIBLE) & (values < values.max(axis=1, keepdims=True))] = 0.0
             values /= values.sum(axis=1, keepdims=True)
             at, column = np.nonzero(values)
             data.append(values[at, column])
