@@ -54,6 +54,7 @@ LAZY = {
         "hcep.embeddings.tables",
         "hcep.evaluate",
         "hcep.explain.predictions",
+        "hcep.explain.score_tables",
         "hcep.models.fit_data",
         "hcep.ray",
         "hcep.taxonomy.naming.interpretation",

@@ -22,6 +22,7 @@ MINE = "what I wrote myself\n"
 #: What a command says of a file of the user's, by command and output; {mine} is the file, {x} another input.
 REFUSED = {
     ("predict", "output"): "predict {model} {x} -o {mine}.csv",
+    ("rollup", "output"): "rollup {x} --hierarchy {tree} -o {mine}.csv",
     ("explain", "html"): "explain {model} {photo} --html {mine}.html",
     ("explain", "where_png"): "explain {model} {photo} --where-png {mine}.png",
     ("evaluate", "output"): "evaluate {model} {x} -o {mine}.md",
