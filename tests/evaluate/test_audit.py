@@ -219,3 +219,17 @@ def test_imagenette_passes_and_the_leaky_one_does_not() -> None:
     honest, leaky = HCEPClassifier(task.hierarchy, refine=False), Leaky(task.hierarchy, **SETTINGS)
     assert audit(honest.fit(X_train, task.y), X, y, train=(X_train, task.y)).failed == ()
     assert "leakage" in audit(leaky.fit(X_train, task.y), X, y).failed
+
+
+def test_coverage_is_also_measured_as_a_mean_over_classes(sample) -> None:
+    model = HCEPClassifier(sample.hierarchy, shrinkage=0.6, anchor=0.3).fit(sample.X_train[::4], sample.y_train[::4])
+    model.calibrate(sample.X_val[::2], sample.y_val[::2])
+    X, y = sample.X_val[1::2], sample.y_val[1::2]
+    check = by_name(audit(model, X, y, sure=0.9))["calibration and coverage"]
+    above = {c: {None, c, *model.hierarchy_.ancestors(c)} for c in model.classes_.tolist()}
+    right = np.array([concept in above[c] for concept, c in zip(model.predict_concept(X), y.tolist(), strict=True)])
+    by_class = sorted(right[y == c].mean() for c in model.classes_)
+    assert check.figures["coverage"] == pytest.approx(right.mean())
+    assert check.figures["macro_coverage"] == pytest.approx(np.mean(by_class))
+    assert check.figures["worst_tenth_of_classes"] == pytest.approx(by_class[0])
+    assert "as a mean over classes" in check.measured

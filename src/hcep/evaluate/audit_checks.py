@@ -389,6 +389,8 @@ def branches(subject: Subject) -> Running:
         _add_by(sums, "branch", np.array(tops, dtype=object), block)
         _add_by(sums, "all", np.zeros(len(tops)), block)
         sums.add("of calibration", block.of_calibration)
+        for label in dict.fromkeys(block.y.tolist()):
+            sums.add(("class", label), block.facts["covered"][block.y == label])
     rows, (whole,) = _rows_by(sums, "branch"), _rows_by(sums, "all")
     error, covered = whole["calibration error"], whole["coverage"]
     low = [row["group"] for row in rows if row["images"] >= ENOUGH and row["coverage"] < subject.sure - BEHIND]
@@ -398,14 +400,20 @@ def branches(subject: Subject) -> Running:
         sums["of calibration"][0],
     )
     text = f"the calibration error is {error:.3f}"
-    text += f"; coverage is {covered:.3f}, promised {subject.sure:g}" if seen < n else ""
+    figures = {"calibration_error": error, "coverage": covered}
+    if seen < n:
+        by_class = np.sort([sums.mean(name) for name in sums if name[0] == "class"])
+        by_class = by_class[~np.isnan(by_class)]
+        macro, worst = by_class.mean(), by_class[: max(1, len(by_class) // 10)].mean()
+        figures |= {"macro_coverage": float(macro), "worst_tenth_of_classes": float(worst)}
+        text += f"; coverage is {covered:.3f}, promised {subject.sure:g}"
+        text += f" ({macro:.3f} as a mean over classes, {worst:.3f} in the worst tenth of them)"
     text += f"; it is too low for {', '.join(low)}" if low else ""
     passed: bool | None = error <= MAX_ECE and covered >= subject.sure - 0.03 and not low
     if seen:
         which = "all" if seen == n else f"{seen:,.0f} of {n:,}"
         text += f"; {which} images were used to calibrate the model and cannot be used to measure coverage"
         passed = None if n - seen < ENOUGH and error <= MAX_ECE else passed
-    figures = {"calibration_error": error, "coverage": covered}
     return Check("calibration and coverage", question, passed, text, figures, rows)
 
 
