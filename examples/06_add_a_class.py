@@ -3,8 +3,8 @@ Adding a class, without fitting again
 =====================================
 
 Class moments are kept with the model, so a class can be added, moved, renamed or removed in milliseconds; the result
-is that of a full refit in the same metric. Saved models keep every version: ``hcep model add``, ``hcep model
-log``, ``hcep model undo``.
+is that of a full refit in the same metric. Saved models keep every version: ``hcep model add``
+adds images, ``hcep info`` lists the changes, ``hcep model undo`` goes back.
 """
 
 # %%

@@ -95,6 +95,7 @@ def test_every_experiment_has_all_texts():
         "quality",
         "several",
         "labels",
+        "right-level",
     ]
     assert all(e.paper and e.question and e.title for e in EXPERIMENTS.values())
 
