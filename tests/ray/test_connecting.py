@@ -15,7 +15,7 @@ from hcep.ray.cluster import Cluster
 @pytest.mark.slow
 def test_there_is_no_cluster() -> None:
     pytest.importorskip("ray", reason="ray is not installed")
-    code = "import hcep.ray as d; d.Cluster(address='127.0.0.1:1').connect()"
+    code = "from hcep.ray.cluster import Cluster; Cluster(address='127.0.0.1:1').connect()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
     assert "no Ray cluster at '127.0.0.1:1': [Errno 111] Connection refused" in done.stderr
 
