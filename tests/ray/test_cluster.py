@@ -278,7 +278,7 @@ def test_predictions_and_scores_are_those_of_one_process(nodes: Any, data: Any, 
     assert {name: found[name] for name in ("id", "label", "class", "path", "names")} == {
         name: whole[name] for name in ("id", "label", "class", "path", "names")
     }
-    np.testing.assert_allclose(found["probability"], whole["probability"], atol=1e-6)
+    np.testing.assert_allclose(found["class_probability"], whole["class_probability"], atol=1e-6)
     parts[3].unlink()
     stamps = {part: part.stat().st_mtime_ns for part in parts if part.exists()}
     hcep.ray.predict(tmp_path / "model", folder, tmp_path / "predictions", n_workers=1)

@@ -85,7 +85,7 @@ def test_predictions_of_a_store_that_stays_on_disk_are_those_in_memory(tmp_path,
     assert parts.drop_columns(["class_probability", "answer_probability", "coefficients", "residual_norm"]).equals(
         whole.drop_columns(["class_probability", "answer_probability", "coefficients", "residual_norm"])
     )
-    np.testing.assert_allclose(parts["probability"], whole["probability"], rtol=1e-6)
+    np.testing.assert_allclose(parts["class_probability"], whole["class_probability"], rtol=1e-6)
     assert read_csv(tmp_path / "parts.csv")["class"].equals(whole["class"])
 
 

@@ -18,6 +18,7 @@ from hcep.errors import HCEPError, MissingExtraError
 from hcep.explain import explain_images
 from hcep.explain.corrections import Corrections
 from hcep.models import read_model
+from hcep.pursuit.limits import Request
 from hcep.web.batching import Batcher, ServerBusyError
 from hcep.web.engine import Engine, Limits, PhotoNotFoundError, ReadOnlyModelError
 from tests.explain.test_where_photos import encoder, half_red
@@ -176,7 +177,7 @@ def test_corrections_with_unknown_concepts_do_not_stop_a_server(tmp_path):
     with pytest.raises(HCEPError, match="line 1"):
         Corrections(file, BEARS)
     kept = Corrections(file, BEARS, lenient=True)
-    assert kept.requests(["a" * 64])[0] == ((), ())
+    assert kept.requests(["a" * 64])[0] == Request()
     assert kept.in_force["a" * 64].label == "gone"
 
 
