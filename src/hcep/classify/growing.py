@@ -53,7 +53,7 @@ def parent_of_class(graph: Hierarchy, name: str, parent: str | None) -> str:
 def with_class(graph: Hierarchy, name: str, parent: str) -> Hierarchy:
     """The hierarchy with a class below a concept."""
     if name in graph:
-        return moved(graph, name, parent)
+        return graph if graph.parents(name) == (parent,) else moved(graph, name, parent)
     ids, parents, *rest = graph._state()
     return Hierarchy([*ids, name], [*parents, [graph.index(parent)]], *rest)
 
