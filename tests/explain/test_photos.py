@@ -187,4 +187,5 @@ def test_explaining_takes_little_longer_than_the_pursuit():
         (seconds(lambda: model.pursue(X)), seconds(lambda: explain_images(X, model, n_best=1))) for _ in range(25)
     ]
     pursuit, explaining = np.min(rounds[1:], axis=0)
-    assert explaining <= 1.7 * pursuit  # seen: 1.5 on an idle machine
+    # Seen: 1.67 on an idle machine; 1.5 before answers also said at which level they are sure.
+    assert explaining <= 2.0 * pursuit
