@@ -102,7 +102,7 @@ def roll_up_table(
         raise HCEPError(f"--output: expected a name ending in {', '.join(OUTPUTS)}, got {str(output)!r}")
     require_sure(sure)
     is_file = labels is not None and Path(labels).suffix in DELIMITERS
-    table = ScoreTable(Path(scores), None if is_file or labels is None else str(labels), group)
+    table = ScoreFile(Path(scores), None if is_file or labels is None else str(labels), group)
     what = "photos" if group is None else "groups of photos"
     tree = find_hierarchy(hierarchy, table.classes, on_note=on_note, **reading)
     if tree is None:
@@ -154,7 +154,7 @@ def _answers(
 
 
 def _calibrated(
-    table: ScoreTable,
+    table: ScoreFile,
     levels: Levels,
     blocks: Iterator[Block],
     labels: dict[str, str],
@@ -179,14 +179,14 @@ def _calibrated(
 
 
 def _probabilities(
-    table: ScoreTable, classes: Sequence[str], temperature: float | None, levels: Levels, possible: Possible | None
+    table: ScoreFile, classes: Sequence[str], temperature: float | None, levels: Levels, possible: Possible | None
 ) -> Iterator[Block]:
     """Blocks of checked probabilities of the classes, among those that are possible, by image or by group."""
     blocks = _possible(table, classes, temperature, levels, possible)
     return blocks if table.group is None else _combined(table, blocks, len(classes))
 
 
-def _combined(table: ScoreTable, blocks: Iterator[Block], n_classes: int) -> Iterator[Block]:
+def _combined(table: ScoreFile, blocks: Iterator[Block], n_classes: int) -> Iterator[Block]:
     """Blocks of the probabilities of groups, whose photos follow each other."""
     n_rows = max(1, IN_MEMORY // n_classes)
     ids: list[str] = []
@@ -220,7 +220,7 @@ def _of_groups(groups: list[tuple[Floats, NDArray[np.bool_], int]]) -> Floats:
 
 
 def _possible(
-    table: ScoreTable, classes: Sequence[str], temperature: float | None, levels: Levels, possible: Possible | None
+    table: ScoreFile, classes: Sequence[str], temperature: float | None, levels: Levels, possible: Possible | None
 ) -> Iterator[Block]:
     masks: dict[tuple[str, ...], NDArray[np.bool_]] = {}
     for ids, values in _checked(table, classes, temperature):
@@ -232,7 +232,7 @@ def _possible(
         yield ids, among(values, np.array([masks[names] for names in lists]))
 
 
-def _checked(table: ScoreTable, classes: Sequence[str], temperature: float | None) -> Iterator[Block]:
+def _checked(table: ScoreFile, classes: Sequence[str], temperature: float | None) -> Iterator[Block]:
     """Blocks of checked probabilities of all classes."""
     if temperature is not None and not table.is_wide:
         raise HCEPError("--temperature needs a score for every class of an image: pass a table with a column per class")
@@ -254,7 +254,7 @@ def _checked(table: ScoreTable, classes: Sequence[str], temperature: float | Non
 
 
 def _check(
-    table: ScoreTable, classes: Sequence[str], ids: list[str], is_wrong: NDArray[np.bool_], problem: str
+    table: ScoreFile, classes: Sequence[str], ids: list[str], is_wrong: NDArray[np.bool_], problem: str
 ) -> None:
     """Raise HCEPError for the first score of a block that is wrong."""
     if is_wrong.any():
@@ -265,7 +265,7 @@ def _check(
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-class ScoreTable:
+class ScoreFile:
     """A table of scores on disk; see `roll_up_table` for its two forms.
 
     Attributes
@@ -461,7 +461,7 @@ def _dense(rows: list[dict[int, float]], n_classes: int) -> Floats:
     return values
 
 
-def _with_leaves(table: ScoreTable, tree: Hierarchy) -> list[str]:
+def _with_leaves(table: ScoreFile, tree: Hierarchy) -> list[str]:
     """The listed classes, and all other leaves of the hierarchy, which some image may be although no row lists them."""
     listed = table.classes
     known = _known_levels(table, tree, listed).own.tolist()
@@ -469,7 +469,7 @@ def _with_leaves(table: ScoreTable, tree: Hierarchy) -> list[str]:
     return [*listed, *(tree.class_of(leaf) for leaf in tree.leaves if tree.index(leaf) not in ids)]
 
 
-def _known_levels(table: ScoreTable, tree: Hierarchy, classes: Sequence[str]) -> Levels:
+def _known_levels(table: ScoreFile, tree: Hierarchy, classes: Sequence[str]) -> Levels:
     try:
         return levels_of(tree, classes)
     except HCEPError as error:
