@@ -253,9 +253,7 @@ def _checked(table: ScoreFile, classes: Sequence[str], temperature: float | None
             yield ids, softmax(values, temperature)
 
 
-def _check(
-    table: ScoreFile, classes: Sequence[str], ids: list[str], is_wrong: NDArray[np.bool_], problem: str
-) -> None:
+def _check(table: ScoreFile, classes: Sequence[str], ids: list[str], is_wrong: NDArray[np.bool_], problem: str) -> None:
     """Raise HCEPError for the first score of a block that is wrong."""
     if is_wrong.any():
         i, c = (int(place[0]) for place in np.nonzero(is_wrong))
