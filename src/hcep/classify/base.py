@@ -21,15 +21,19 @@ from hcep.classify.choosing import Auto as Auto, LeaveOneOutScore, shrinkage_of_
 from hcep.classify.coarse import EITHER, Coarse, CoarseImages, CoarseLabels, Labels, Unlabelled, read_labels, teach
 from hcep.classify.fitting import dictionary_of, fit_dictionary
 from hcep.classify.heads import require_head
+from hcep.classify.refining import Refine
 from hcep.classify.training import TrainingSet
 from hcep.classify.tree_prior import Prior, Variances
 from hcep.classify.unseen import Unseen
+from hcep.classify.words import Words, add_words, texts_of_synsets
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import refuse_odd_scale
 from hcep.dictionary.moments import ClassMoments
-from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
+from hcep.errors import HCEPError, HierarchyError, near_matches, quote, quoted
 from hcep.hierarchy import VIRTUAL_ROOT, Hierarchy, read_hierarchy
+from hcep.hierarchy.edges import refuse_many_paths
 from hcep.hierarchy.graph import TreePolicy
+from hcep.hierarchy.names import loose_key
 
 #: What `as_hierarchy` takes; the last is a networkx graph.
 HierarchyLike = Hierarchy | str | PathLike[str] | list[tuple[str, str]] | Any
@@ -68,7 +72,7 @@ CONSTRAINTS: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: value == "auto" or (is_number(value) and 0.0 < value <= 1.0),
         "'auto' or a number above 0 and at most 1",
     ),
-    "refine": (lambda value: value == "auto" or isinstance(value, bool), "'auto', True or False"),
+    "refine": (lambda value: isinstance(value, bool) or value in ("auto", "atoms"), "'auto', 'atoms', True or False"),
     "unseen": (lambda value: value in ("ignore", "use"), "'ignore' or 'use'"),
     "prior": (lambda value: value in ("auto", "tree", "flat", None), "'auto', 'tree', 'flat' or None"),
 }
@@ -89,20 +93,30 @@ def class_hierarchy(
         return Hierarchy.from_edges([(root, label) for label in labels])
     refuse_unknown(hierarchy, labels)
     restricted = hierarchy.restrict(labels) if tree is None else hierarchy.as_tree(tree).restrict(labels)
-    return restricted.collapse() if collapse else restricted
+    merged = restricted.collapse() if collapse else restricted
+    refuse_many_paths(merged)
+    return merged
 
 
-def refuse_unknown(hierarchy: Hierarchy | None, labels: Sequence[str]) -> None:
-    """Raise HierarchyError if a class is not a concept of the hierarchy; without a hierarchy any label is fine."""
+def refuse_unknown(
+    hierarchy: Hierarchy | None, labels: Sequence[str], what: str = "classes", how: str = "correct the labels"
+) -> None:
+    """Raise HierarchyError if a class is not a concept of the hierarchy; without a hierarchy any label is fine.
+
+    `what` the labels are, and `how` to mend them, are words of the message.
+    """
     if hierarchy is None:
         return
     unknown = [label for label in labels if label not in hierarchy and label not in hierarchy.own_leaves]
     if unknown:
         are = "is not a concept" if len(unknown) == 1 else "are not concepts"
+        key = loose_key(str(unknown[0]))
+        alike = [one for one in hierarchy if key in (loose_key(one), loose_key(hierarchy.name(one)))]
+        several = f" {quote(unknown[0])} may be any of {quoted(alike)}: use the id of one." if len(alike) > 1 else ""
         raise HierarchyError(
-            f"{len(unknown):,} of {len(labels):,} classes {are} of the hierarchy: {quoted(unknown)}."
-            + near_matches(unknown[0], hierarchy.ids)
-            + " Add each of them to the hierarchy under a parent, or correct the labels."
+            f"{len(unknown):,} of {len(labels):,} {what} {are} of the hierarchy: {quoted(unknown)}."
+            + (several or near_matches(unknown[0], {*hierarchy.ids, *map(hierarchy.name, hierarchy)}))
+            + f" Add each of them to the hierarchy under a parent, or {how}."
         )
 
 
@@ -172,6 +186,7 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
     leaf_moves_: NDArray[np.float64] | None = None
     prior_: Variances | None = None
     class_means_: NDArray[np.float64] | None = None
+    words_: Words | None = None
     calibration_: Calibration
     moments_: ClassMoments
     n_features_in_: int
@@ -220,7 +235,7 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
             elif name in CONSTRAINTS:
                 is_valid, expected = CONSTRAINTS[name]
                 if not is_valid(value):
-                    raise HCEPError(f"{name} must be {expected}; got {value!r}")
+                    raise HCEPError(f"{name} must be {expected}; got {quote(value)}")
 
     def _fit_dictionary(
         self,
@@ -229,10 +244,11 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
         shrinkage: float | Auto | None = None,
         anchor: float | Auto = 0.0,
         power: float | Auto = 1.0,
-        refine: bool | Auto = False,
+        refine: Refine = False,
         calibrate: bool | float = False,
         *,
         sample_weight: ArrayLike | None = None,
+        texts: Mapping[str, NDArray[np.float64]] | None = None,
     ) -> TrainingSet:
         """Fix classes, hierarchy, power, metric, anchor, dictionary and calibration; return the images they are from.
 
@@ -243,9 +259,12 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
         X, y, sample_weight : images, labels and weights, as given to ``fit``
         shrinkage, anchor, power, refine : as the parameters of `HCEPClassifier`
         calibrate : whether to calibrate; a number is the anchor to calibrate at, instead of the fitted one
+        texts : unit vectors of concepts, by id; then images are scaled to norm 1
         """
         self._check_parameters()
         training, others = self._training_set(X, y, sample_weight)
+        if texts is not None:
+            training = replace(training, unit_norm=True)
         how: dict[str, Any] = {"shrinkage": shrinkage, "anchor": anchor, "power": power}
         self.__dict__.pop("coarse_", None)  # of an earlier fit
         if others is not None:
@@ -259,6 +278,10 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
         # Classes without images live from the tree, however many images the others have.
         prior = "tree" if self.prior == "auto" and self.unseen == "use" else self.prior
         fitted = fit_dictionary(training, **how, refined=refine, calibrated=calibrate, prior=prior)
+        self.words_ = None
+        if texts is not None:
+            by_synset = texts_of_synsets(texts, self.hierarchy_, list(map(str, self.classes_.tolist())))
+            fitted, self.words_ = add_words(training, fitted, by_synset, None if anchor == "auto" else float(anchor))
         self.power_, self.shrinkage_, self.anchor_, self.moments_, self.leave_one_out_ = fitted.choice
         self.dictionary_, self.leaf_moves_ = fitted.dictionary, fitted.leaf_moves
         self.prior_, self.class_means_ = fitted.prior, fitted.class_means
@@ -297,8 +320,10 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _read_labels(self, labels: NDArray[Any]) -> Labels | None:
         """What labels say that are concepts of a hierarchy; None if each is a class."""
-        if labels.dtype.kind not in "UOT":
+        is_number = labels.dtype.kind in "iu" and self._graph is not None  # integers may be ids of a hierarchy
+        if labels.dtype.kind not in "UOT" and not is_number:
             return None
+        labels = labels.astype(str) if is_number else labels
         if self._graph is None and all(isinstance(label, str) and EITHER not in label for label in labels):
             return None
         read = read_labels(labels, self._graph, self.coarse, self.unlabelled)

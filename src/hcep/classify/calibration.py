@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quote
 
 Floats = NDArray[np.float64]
 Priors = Literal["uniform", "empirical"] | ArrayLike
@@ -134,12 +134,12 @@ def require_priors(name: str, priors: Priors) -> None:
     """Raise HCEPError unless these can be the priors of some number of classes."""
     if isinstance(priors, str):
         if priors not in ("uniform", "empirical"):
-            raise HCEPError(f"{name} must be 'uniform', 'empirical' or one number per class, got {priors!r}")
+            raise HCEPError(f"{name} must be 'uniform', 'empirical' or one number per class, got {quote(priors)}")
         return
     values = np.asarray(priors)
     are_numbers = values.dtype.kind in "iuf" and values.ndim == 1 and np.isfinite(values).all()
     if not are_numbers or (values < 0).any() or not values.sum() > 0:
-        raise HCEPError(f"{name} must be numbers of at least 0, one per class and not all 0; got {priors!r:.80}")
+        raise HCEPError(f"{name} must be numbers of at least 0, one per class and not all 0; got {quote(priors)}")
 
 
 def class_priors(priors: Priors, counts: NDArray[Any]) -> Floats | None:

@@ -10,11 +10,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep.classify.calibration import fit_calibration, log_losses
+from hcep.classify.calibration import Calibration, fit_calibration, log_losses
 from hcep.classify.training import TrainingSet
 from hcep.dictionary.moments import ClassMoments
 from hcep.dictionary.transform import EmbeddingTransform, shrunk_inverse_root
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quote
 
 Auto = Literal["auto"]
 #: An anchor so large that the nearest class mean decides.
@@ -57,6 +57,10 @@ class LeaveOneOutScore:
     weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
 
 
+#: The score if no image can be held out.
+UNSCORED = LeaveOneOutScore(None, 0.0, np.nan, np.nan, np.nan, np.zeros(0, dtype=bool))
+
+
 #: Scores a shrinkage and an anchor.
 Trial = Callable[[float | None, float], LeaveOneOutScore]
 
@@ -81,7 +85,7 @@ def values_to_try(
     """Powers, shrinkages and anchors, the one that the choice starts from first; a single one where none is "auto"."""
     negative = power != 1.0 and bool(training.images.min() < 0.0)
     if negative and power != "auto":
-        raise HCEPError(f"power must be 1 or 'auto' for embeddings with negative numbers, got {power!r}")
+        raise HCEPError(f"power must be 1 or 'auto' for embeddings with negative numbers, got {quote(power)}")
     per_class = np.median(training.counts)
     # With classes of two, a held-out image meets means of one image, where other powers are best than for means of two.
     powers = (1.0,) if negative else POWERS if per_class > 2 else POWERS[:1]
@@ -127,16 +131,16 @@ def choose(
     moments = {p: sample.moments(p, second) for p in powers}
     trials = {p: _trials(sample, p, moments[p]) for p in powers}
     tried = [trials[p](shrinkage, anchor) for p in powers]
-    power = _best(tried).power
+    power = best_score(tried).power
     if sample is not training:
         moments[power] = training.moments(power, second)
         trials[power] = _trials(training, power, moments[power])
         tried.append(trials[power](shrinkage, anchor))
     score, best = trials[power], next(one for one in reversed(tried) if one.power == power)
     in_metric = [score(value, anchor) for value in shrinkages[1:]]
-    best = _best([best, *in_metric])
+    best = best_score([best, *in_metric])
     at_anchor = [score(best.shrinkage, value) for value in anchors[1:]]
-    best = _best([best, *at_anchor])
+    best = best_score([best, *at_anchor])
     return Choice(power, best.shrinkage, best.anchor, moments[power], tried + in_metric + at_anchor)
 
 
@@ -155,19 +159,24 @@ def _trials(training: TrainingSet, power: float, moments: ClassMoments) -> Trial
         scale = 1.0 / np.sqrt(np.vdot(images, images) / len(images) or 1.0)
         metric = EmbeddingTransform(scale=float(scale), shrinkage=shrinkage)
         space = training.left_out(folds.rows, metric, moments, prepared=images, means=means.astype(np.float64))
-        objectives = space.held_out(folds, anchor, N_RIVALS)
-        calibration = fit_calibration(objectives, weights=weights)
-        losses = log_losses(objectives, calibration)
-        correct = objectives[:, 0] < objectives[:, 1:].min(axis=1, initial=np.inf)
-        accuracy, log_loss = (float(np.average(values, weights=weights)) for values in (correct, losses))
-        return LeaveOneOutScore(
-            shrinkage, anchor, accuracy, log_loss, calibration.temperature, correct, power, losses, weights
-        )
+        return score_held_out(space.held_out(folds, anchor, N_RIVALS), weights, shrinkage, anchor, power)[1]
 
     return score
 
 
-def _best(scores: Sequence[LeaveOneOutScore]) -> LeaveOneOutScore:
+def score_held_out(
+    objectives: NDArray[np.float64], weights: NDArray[np.float64], shrinkage: float | None, anchor: float, power: float
+) -> tuple[Calibration, LeaveOneOutScore]:
+    """The calibration of held-out objectives, whose first column is that of the own class, and what it gives."""
+    calibration = fit_calibration(objectives, weights=weights)
+    losses = log_losses(objectives, calibration)
+    correct = objectives[:, 0] < objectives[:, 1:].min(axis=1, initial=np.inf)
+    accuracy, log_loss = (float(np.average(values, weights=weights)) for values in (correct, losses))
+    tried = (shrinkage, anchor, accuracy, log_loss, calibration.temperature, correct, power, losses, weights)
+    return calibration, LeaveOneOutScore(*tried)
+
+
+def best_score(scores: Sequence[LeaveOneOutScore]) -> LeaveOneOutScore:
     """The lowest log loss, if lower than the first's by more than a standard error of the paired difference."""
     start, best = scores[0], min(scores, key=lambda score: score.log_loss)
     gains, shares = start.losses - best.losses, best.weights / best.weights.sum()

@@ -4,46 +4,51 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter, validate_data
 
 from hcep._checks import require_positive
 from hcep.classify import growing, hedging
 from hcep.classify.base import (
     Auto,
     HierarchyLike,
+    as_hierarchy,
     as_labels,
     checked_weights,
     class_hierarchy,
     class_leaves,
+    refuse_unknown,
 )
 from hcep.classify.calibration import Calibration, Priors, class_priors
 from hcep.classify.coarse import SEVERAL, Coarse, Labels, Teacher, Unlabelled, read_labels, read_new_labels
 from hcep.classify.coarse_counts import CoarseCounts, count_labels, joined_counts
+from hcep.classify.decoding import Decode, require_decoder
 from hcep.classify.growing import ClassMean, ClassMeans
 from hcep.classify.heads import make_head, n_iterations
 from hcep.classify.hedging import HeldOutScores
 from hcep.classify.objects import stopping_rule
 from hcep.classify.path_model import Inference, PathModel
+from hcep.classify.refining import Refine
 from hcep.classify.right_level import SURE, require_sure
 from hcep.classify.training import TrainingSet
 from hcep.classify.transformer import HCEPTransformer
 from hcep.classify.tree_prior import Prior, under_prior
 from hcep.classify.unseen import Unseen, unseen_classes, unseen_odds
 from hcep.dictionary import ConceptDictionary
-from hcep.dictionary.checks import blocks
+from hcep.dictionary.checks import BLOCK, blocks
 from hcep.dictionary.concept_dictionary import average_upwards
-from hcep.errors import DictionaryError, HCEPError, near_matches, quoted
+from hcep.dictionary.from_text import checked_texts, predicted_means
+from hcep.errors import DictionaryError, HCEPError, near_matches, quote, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import Stopping
-from hcep.pursuit.limits import Concepts
+from hcep.pursuit.limits import Concepts, Request
 
 logger = logging.getLogger(__name__)
 #: Fewest images labelled with a class that calibration with images of other labels accepts: 90 % coverage needs them.
@@ -64,13 +69,15 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
     beam_width : None searches all rooted paths exactly, which is also the fastest
     tol, signed : as in `hcep.hb_omp`
     anchor : float or "auto"
-        Weight of the prior that coefficients are 1, for embeddings scaled to mean square norm 1. "auto" is 0.3, or 0.1
-        if classes have fewer than four images; in the Euclidean metric it is chosen as the shrinkage is.
+        Weight of the prior that coefficients are 1, relative to the mean square norm of images, as in `hcep.hb_omp`.
+        "auto" is 0.3, or 0.1 if classes have fewer than four images; in the Euclidean metric it is chosen as the
+        shrinkage is.
     power : float in (0, 1] or "auto"; raise every number of an embedding to this power first. "auto" chooses 1, 0.7 or
         0.5 as it chooses the shrinkage, and 1 if embeddings have negative numbers.
     exact_where : keep the power at 1, so that maps of where a concept is are exact
-    refine : bool or "auto"; move the classes' embeddings from their means to where training images, each left out, are
-        classified best. "auto" does so from four images per class on.
+    refine : bool, "auto" or "atoms"; move the classes' embeddings from their means to where training images, each left
+        out, are classified best. "auto" does so from four images per class on. "atoms" moves them to where the paths
+        explain the training images best instead (see `hcep.pursuit.learn_atoms`).
     priors : "uniform", "empirical" or (n_classes,) array; probability of each class, in the order of `classes_`, before
         the image is seen; "empirical" is its share of the training images. With the path head only.
     head : {"path", "logistic", "adamw"} or a scikit-learn classifier
@@ -90,6 +97,9 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
     unseen : {"ignore", "use"}
         What to do with leaves of the hierarchy that have no images. "use" makes them classes too, with the mean that
         the prior over the tree expects; they are answers where an image is much more like them than like the others.
+    dictionary : ConceptDictionary, optional; a dictionary of your own, which is used as it is
+        Its leaves are the classes. Images then only calibrate the probabilities, choose the anchor if it is "auto", and
+        train the head if there is one; parameters of the metric and of the class means have no effect.
 
     Attributes
     ----------
@@ -104,6 +114,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         for a model that was loaded or fitted in parts.
     coarse_counts_ : dict of str to CoarseCount, or None; how many images have each of these labels, and how many of
         them each class has learned from, those added later included
+    words_ : Words or None; how much words count, after a fit with texts (see `hcep.classify.words`)
     prior_ : Variances or None; of the prior of the class means (see `hcep.classify.tree_prior`); None without one
     unseen_odds_ : prior odds of a class without images to one with images; 1 if there is none
     class_means_ : (n_classes, n_dims) array or None; embeddings of the classes before the prior, if there is one
@@ -121,6 +132,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
     n_iter_ : iterations of the head; the path head needs one pass
     explained_floor_ : (n_classes,) array or None
         Explained share below which an image is unlike the training images of a class.
+    typical_ : (n_dims,) array or None; what typical images are like, if the model was opened (see `PathModel.typical`)
     held_out_ : HeldOutScores or None; scores of the images given to `calibrate`
     stopping_ : Stopping or None; when ``n_paths="auto"`` adds no further path, after `fit_objects`
     n_grown_, n_unlike_ : images added or removed since the fit, and those of them unlike the training images
@@ -145,6 +157,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
     head_: Any
     n_iter_: int
     explained_floor_: NDArray[np.float64] | None = None
+    typical_: NDArray[np.float64] | None = None
     held_out_: HeldOutScores | None = None
     stopping_: Stopping | None = None
     images_per_class_: NDArray[np.int64] | None = None
@@ -154,7 +167,10 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
     n_grown_: int = 0
     n_unlike_: int = 0
     _own_heads = ("path",)
-    _parts = (*HCEPTransformer._parts, "calibration_", "priors_", "head_", "explained_floor_", "held_out_", "stopping_")
+    _parts = (
+        *HCEPTransformer._parts,
+        *("calibration_", "priors_", "head_", "explained_floor_", "typical_", "held_out_", "stopping_"),
+    )
 
     def __init__(
         self,
@@ -174,13 +190,14 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         n_jobs: int | None = None,
         power: float | Auto = "auto",
         exact_where: bool = False,
-        refine: bool | Auto = "auto",
+        refine: Refine = "auto",
         priors: Priors = "uniform",
         sparse_output: bool = True,
         coarse: Coarse = "below",
         unlabelled: Unlabelled = "ignore",
         prior: Prior = "auto",
         unseen: Unseen = "ignore",
+        dictionary: ConceptDictionary | None = None,
     ) -> None:
         self._store(locals())
 
@@ -210,7 +227,14 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
 
     # -- fitting -------------------------------------------------------------------------------------
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        texts: ArrayLike | Mapping[Any, ArrayLike] | None = None,
+    ) -> Self:
         """Choose power, metric and anchor where "auto", build the dictionary, calibrate, refine, fit the head.
 
         Parameters
@@ -222,11 +246,24 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         sample_weight : (n_images,) array of numbers of at least 0
             How much each image counts: in means and covariance a weight of 2 is the same as the image twice, and 0 the
             same as leaving it out. Leave-one-out leaves an image out with all its weight.
+        texts : (n_leaves, n_dims) array in the order of the hierarchy's leaves, or mapping of concept to vector(s)
+            Text embeddings of the classes, by the encoder of the images: a second view of every concept (see
+            `hcep.classify.words`). Held-out images decide how much they count beside the images. Leaves that have a
+            text but no images become classes, too, and texts of inner concepts are used if held-out images gain by
+            them. Embeddings are scaled to norm 1, without a power. Without any image, classes are ranked by the cosine
+            of image and text.
         """
         by_path = isinstance(self.head, str) and self.head == "path"
+        if self.dictionary is not None:
+            return self._fit_to_dictionary(self.dictionary, X, y, sample_weight, texts)
+        by_concept = None if texts is None else self._checked_texts(texts, X, y)
+        if by_concept is not None and not len(np.asarray(X)):
+            from hcep.classify.linear_head import fit_zero_shot
+
+            return fit_zero_shot(self, by_concept)
         self.head_, self.n_iter_, self.calibration_ = None, 1, Calibration(float("nan"))
-        self.priors_ = self.explained_floor_ = self.held_out_ = self.stopping_ = None
-        training = self._fit(X, y, sample_weight, calibrate=by_path)
+        self.priors_ = self.explained_floor_ = self.typical_ = self.held_out_ = self.stopping_ = None
+        training = self._fit(X, y, by_path, sample_weight=sample_weight, texts=by_concept)
         if by_path:
             self.priors_ = class_priors(self.priors, self.moments_.weights)
         elif len(self.classes_) > 1:
@@ -239,10 +276,77 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         self.coarse_counts_ = None if self.coarse_ is None else self.coarse_.counts
         self.n_grown_ = self.n_unlike_ = 0
         self.unseen_odds_ = 1.0
-        if self.unseen == "use":
+        if by_concept is not None:
+            self._add_texts_without_images(by_concept)
+        elif self.unseen == "use":
             self._add_unseen(training)
         self.path_model()
         return self
+
+    def _checked_texts(
+        self, texts: ArrayLike | Mapping[Any, ArrayLike], X: ArrayLike, y: ArrayLike
+    ) -> dict[str, NDArray[np.float64]]:
+        """The text of each concept as a unit vector."""
+        if not (isinstance(self.head, str) and self.head == "path"):
+            raise HCEPError("texts needs head='path'; a linear head on the codes does not use them")
+        if self.power not in ("auto", 1.0):
+            raise HCEPError(f"texts needs power=1 or 'auto', so that images compare with them; got {quote(self.power)}")
+        graph = None if self.hierarchy is None else as_hierarchy(self.hierarchy)
+        n_dims = np.shape(X)[1] if np.ndim(X) == 2 else None
+        if graph is not None:
+            order = [graph.class_of(leaf) for leaf in graph.leaves]
+            return checked_texts(texts, order, {*graph.ids, *graph.own_leaves}, n_dims)
+        labels = list(map(str, np.unique(np.asarray(as_labels(y))).tolist()))
+        return checked_texts(texts, labels, [*map(str, texts)] if isinstance(texts, Mapping) else labels, n_dims)
+
+    def _fit_to_dictionary(
+        self, dictionary: ConceptDictionary, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, texts: Any
+    ) -> Self:
+        """Fit everything but the dictionary, which was given."""
+        from hcep.classify.linear_head import fit_to_dictionary
+
+        self._check_parameters()
+        if texts is not None:
+            raise HCEPError("texts cannot be combined with a dictionary of your own; ConceptDictionary.with_words can")
+        self._forget()
+        images, labels = validate_data(self, X, as_labels(y), dtype=(np.float64, np.float32))
+        weights = checked_weights(sample_weight, images)
+        graph = dictionary.hierarchy if self.hierarchy is None else as_hierarchy(self.hierarchy)
+        refuse_unknown(graph, [dictionary.hierarchy.class_of(leaf) for leaf in dictionary.hierarchy.leaves])
+        own = fit_to_dictionary(self, dictionary, images, labels, weights)
+        self._graph = graph
+        training = TrainingSet(dictionary.hierarchy, self._leaves, images, own, weights)
+        counts = np.bincount(own, minlength=len(self.classes_))
+        if isinstance(self.head, str) and self.head == "path":
+            self.priors_ = class_priors(self.priors, counts)
+        elif len(self.classes_) > 1:
+            self.head_ = self._fit_head(training, is_weighted=sample_weight is not None)
+            self.n_iter_ = n_iterations(self.head_)
+        self.images_per_class_ = counts.astype(np.int64)
+        self.path_model()
+        return self
+
+    def _forget(self) -> None:
+        """Remove what an earlier fit found."""
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+
+    def _add_texts_without_images(self, texts: Mapping[str, NDArray[np.float64]]) -> None:
+        """Make classes of the leaves that have a text but no images, with the pictures that their texts predict."""
+        assert self.words_ is not None
+        labels = list(map(str, self.classes_.tolist()))
+        leaves = texts if self._graph is None else unseen_classes(self._graph, self.classes_)
+        names = [name for name in leaves if name in texts and name not in labels]
+        if not names:
+            return
+        means = self._class_means()
+        of_classes, others = (np.stack([texts[name] for name in group]) for group in (labels, names))
+        pictures = predicted_means(of_classes, np.stack([mean.mean for mean in means.values()]), others)
+        if self.classes_.dtype.kind not in "UO":
+            names = np.array(names).astype(self.classes_.dtype).tolist()
+        for name, picture, text in zip(names, pictures, others, strict=True):
+            means[name] = ClassMean(picture, 0, 0.0, self.words_.text_scale * text)
+        self._rebuild(self._graph, means)
 
     def _add_unseen(self, training: TrainingSet) -> None:
         """Make classes of the leaves that have no images."""
@@ -271,7 +375,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         return head.fit(self.path_model().pursue(training.images).codes, training.own, **weights)
 
     def _make_path_model(self, **parts: Any) -> PathModel:
-        names = ("calibration", "priors", "head", "explained_floor", "held_out", "stopping")
+        names = ("calibration", "priors", "head", "explained_floor", "typical", "held_out", "stopping")
         return super()._make_path_model(**{name: getattr(self, f"{name}_") for name in names}, **parts)
 
     def fit_objects(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -349,11 +453,39 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         return model.infer(images, limits=model.limits(force, forbid, only), **options)
 
     def predict(
-        self, X: ArrayLike, *, force: Concepts = (), forbid: Concepts = (), only: Concepts = ()
+        self,
+        X: ArrayLike,
+        *,
+        decode: Decode = "class",
+        force: Concepts = (),
+        forbid: Concepts = (),
+        only: Concepts = (),
     ) -> NDArray[Any]:
-        """Return the class of each image; with concepts forced, forbidden or only possible, the best that is left."""
-        index = self._ask(X, lambda model, images: model.predict(images, model.limits(force, forbid, only)))
-        return np.asarray(self.classes_[index])
+        """Return the answer for each image; with concepts forced, forbidden or only possible, the best that is left.
+
+        Parameters
+        ----------
+        X : (n_images, n_dims) array
+        decode : {"class", "distance", "f1", "sure"}
+            What to answer: the most probable class; the concept of the least expected tree distance, which makes the
+            mildest mistakes; the concept whose path has the best expected F1; or the most specific concept that is 90 %
+            likely, which is None if nothing is (`predict_concept` has other levels). See `hcep.classify.decoding`.
+        force, forbid, only : as for `infer`
+        """
+        require_decoder(decode)
+        limited: dict[str, Any] = {"force": force, "forbid": forbid, "only": only}
+        if decode == "class":
+            index = self._ask(X, lambda model, images: model.predict(images, model.limits(**limited)))
+            return np.asarray(self.classes_[index])
+
+        def synsets(model: PathModel, found: Inference, _: slice) -> NDArray[np.intp]:
+            are_limited = hedging.is_limited(model, model.limits(**limited), len(found.class_index))
+            return hedging.answer_synsets(model, found, decode, limited=are_limited)[0]
+
+        index, h = np.concatenate(self._in_blocks(X, synsets, **limited)), self.hierarchy_
+        labels = dict(zip(map(str, self.classes_.tolist()), self.classes_.tolist(), strict=True))  # integers stay so
+        concepts = (None if i == 0 else h.class_of(h.ids[i]) for i in index.tolist())
+        return np.array([labels.get(str(one), one) for one in concepts], dtype=object)
 
     def _ask(self, X: ArrayLike, answer: Callable[[PathModel, NDArray[Any]], Any]) -> Any:
         """An answer of the path model; images that are not finite show in its products, and are named afterwards."""
@@ -395,7 +527,9 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         check_is_fitted(self, "dictionary_")
         hierarchy = self.hierarchy_
         if not 1 <= level <= hierarchy.depth:
-            raise HCEPError(f"level must be between 1 and {hierarchy.depth}, the depth of the hierarchy; got {level!r}")
+            raise HCEPError(
+                f"level must be between 1 and {hierarchy.depth}, the depth of the hierarchy; got {quote(level)}"
+            )
         ends = np.isin(np.arange(len(hierarchy)), hierarchy.leaf_index) & (hierarchy.levels < level)
         return [hierarchy.ids[i] for i in np.flatnonzero((hierarchy.levels == level) | ends)]
 
@@ -435,43 +569,90 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
 
     # -- how sure ------------------------------------------------------------------------------------
 
-    def calibrate(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def calibrate(
+        self, X: ArrayLike, y: ArrayLike, *, groups: Sequence[str] | None = None, only: Concepts = ()
+    ) -> Self:
         """Score labelled images that the model was not fitted on, for the promises of the methods below.
 
         `predict_concept` turns its estimate into a promise by these scores, and `predict_set`, `unknown_kind` and
         `is_unknown` need them. What they promise holds for new images of the same kind: the same classes in the same
         shares, the same cameras. `hcep.classify.right_level.promise` says it in one sentence. Only images
         that are labelled with a class can be used: ``len(model.held_out_)`` says how many these were.
+
+        Parameters
+        ----------
+        X, y : (n_images, n_dims) array, and the label of each image
+        groups : the burst, observation or specimen of each image. The promise is then about groups of photos that get
+            one answer together; all photos of a group have the same label
+        only : the only possible classes, or concepts above them; images of other classes are ignored. The promise then
+            holds for answers with this list
         """
         own = self._exact_classes(y, len(np.asarray(X)))
-        exact = np.flatnonzero(own >= 0)
+        if groups is not None and len(groups) != len(own):
+            raise HCEPError(f"groups must be one per image, {len(own):,}; got {len(groups):,}")
+        possible = tuple(sorted(map(self.hierarchy_.find, Request.of(only=only).only)))
+        usable = own >= 0
+        if possible:
+            usable &= self.path_model().levels.possible(possible)[own]
+        exact = np.flatnonzero(usable)
         if len(exact) < len(own):
             if len(exact) < FEWEST_EXACT:
                 raise HCEPError(
-                    f"only {len(exact):,} of {len(own):,} images are labelled with a class, and a coverage of 90 % "
-                    f"needs at least {FEWEST_EXACT}: label more images with their class"
+                    f"only {len(exact):,} of {len(own):,} images are labelled with a possible class, and a coverage of "
+                    f"90 % needs at least {FEWEST_EXACT}: label more images with their class"
                 )
             logger.info("%d of %d images are labelled with a class and used to calibrate", len(exact), len(own))
             X, own = np.asarray(X)[exact], own[exact]
-        parts = self._in_blocks(X, lambda model, found, rows: hedging.held_out_scores(model, found, own[rows]))
-        self.held_out_ = HeldOutScores(own.astype(np.int64), np.concatenate([part.scores for part in parts]))
+            groups = None if groups is None else np.asarray(groups)[exact].tolist()
+        if groups is None:
+            parts = self._in_blocks(
+                X, lambda model, found, rows: hedging.held_out_scores(model, found, own[rows]), only=possible
+            )
+        else:
+            parts, own = self._grouped_scores(np.asarray(X), own, groups, possible)
+        scores = np.concatenate([part.scores for part in parts])
+        self.held_out_ = HeldOutScores(own.astype(np.int64), scores, possible, groups is not None)
         self.path_model()
         return self
 
-    def _in_blocks(self, X: ArrayLike, work: Callable[[PathModel, Inference, slice], Any]) -> list[Any]:
+    def _grouped_scores(
+        self, X: NDArray[Any], own: NDArray[np.intp], groups: Sequence[str], only: tuple[str, ...]
+    ) -> tuple[list[HeldOutScores], NDArray[np.intp]]:
+        """The held-out scores of groups, in blocks, and their classes."""
+        from hcep.classify.groups import group_rows, infer_groups
+
+        model, parts = self.path_model(), []
+        for rows in group_rows(groups, max(1, BLOCK // len(self.classes_))):
+            names = [groups[i] for i in rows.tolist()]
+            of_groups = infer_groups(model, X[rows], names, model.limits(only=only))
+            classes = own[rows][of_groups.rows]
+            place = dict(zip(of_groups.names, classes.tolist(), strict=True))
+            mixed = next((name for name, c in zip(names, own[rows].tolist(), strict=True) if place[name] != c), None)
+            if mixed is not None:
+                raise HCEPError(f"groups: the photos of {quote(mixed)} have different labels; a group shows one class")
+            parts.append(hedging.held_out_scores(model, of_groups.inference, classes))
+        return parts, np.concatenate([part.class_index for part in parts])
+
+    def _in_blocks(self, X: ArrayLike, work: Callable[[PathModel, Inference, slice], Any], **limits: Any) -> list[Any]:
         """Results of `work` on one block of images after another, so that not all probabilities are kept."""
         images, model = np.asarray(X), self.path_model()
         parts = list(blocks(0, len(images), len(self.classes_))) or [slice(0, 0)]
-        return [work(model, self.infer(images[rows], explained=True), rows) for rows in parts]
+        return [work(model, self.infer(images[rows], explained=True, **limits), rows) for rows in parts]
 
     def predict_concept(
-        self, X: ArrayLike, alpha: float | None = None, *, sure: float | None = None, by_class: bool = False
+        self,
+        X: ArrayLike,
+        alpha: float | None = None,
+        *,
+        sure: float | None = None,
+        by_class: bool = False,
+        only: Concepts = (),
     ) -> NDArray[np.object_]:
         """Return the id of the most specific concept that is at least `sure` likely for each image.
 
-        It is None if nothing but the root is: the model is not sure of anything. After `calibrate`, and with enough
-        held-out images, the true class is below it with probability at least `sure`, among images that the model is
-        sure of and among doubtful ones (see `hcep.classify.right_level`).
+        It is None if nothing but the root is, or if the image is atypical (see `PathModel.typical`). After `calibrate`,
+        and with enough held-out images, the true class is below it with probability at least `sure`, among images that
+        the model is sure of and among doubtful ones (see `hcep.classify.right_level`).
 
         Parameters
         ----------
@@ -479,16 +660,19 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         sure : float between 0 and 1, 0.9 by default; `alpha` is its former name, ``1 - sure``
         by_class : promise it for the images of every class by themselves; needs `calibrate`. A class with fewer than
             ``sure / (1 - sure)`` held-out images can then never be excluded.
+        only : the only possible classes, or concepts above them, at this place or time. The promise holds if the model
+            was calibrated with the same list
         """
-        level = _sure(sure, alpha, SURE)
+        level, limits = _sure(sure, alpha, SURE), self.path_model().limits(only=only)
 
         def synsets(model: PathModel, found: Inference, _: slice) -> NDArray[np.intp]:
             if not by_class:
-                return hedging.right_levels(model, found, level)[0]
+                limited = hedging.is_limited(model, limits, len(found.class_index))
+                return hedging.right_levels(model, found, level, limited)[0]
             nodes = hedging.hedged_nodes(model, found, 1.0 - level, by_class=True)
             return np.asarray(model.hierarchy.path_tree.synset[nodes])
 
-        index, h = np.concatenate(self._in_blocks(X, synsets)).tolist(), self.hierarchy_
+        index, h = np.concatenate(self._in_blocks(X, synsets, only=only)).tolist(), self.hierarchy_
         return np.array([None if i == 0 else h.class_of(h.ids[i]) for i in index], dtype=object)
 
     def predict_set(
@@ -608,16 +792,23 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
             self._refuse_unknown(list(dict.fromkeys(str(labels[i]) for i in np.flatnonzero(read.unknown))))
         return read
 
-    def add_class(self, name: Any, parent: str | None, X: ArrayLike) -> Self:
+    def add_class(self, name: Any, parent: str | None, X: ArrayLike, text: ArrayLike | None = None) -> Self:
         """Add a class with its images (n_images, n_dims) below a concept.
 
         Parameters
         ----------
         name : the label, of the same type as the others
         parent : id or name of a concept; None is the root. A class that gets another below it stays a class.
+        text : (n_dims,) or (n_texts, n_dims) array; the text of the class, if the model was fitted with texts
         """
         images, above = self._images_to_add(X), self.place_of_class(name, parent)
         mean = ClassMean.of(images, np.ones(len(images)), self.dictionary_.transform)
+        if (text is None) != (self.words_ is None):
+            need = "has texts: pass text, the vector of the name" if text is None else "has no texts: leave out text"
+            raise HCEPError(f"the model {need} of {quote(name)}")
+        if text is not None and self.words_ is not None:
+            vector = checked_texts({name: text}, (), [str(name)], self.dictionary_.n_dims)[str(name)]
+            mean = mean._replace(words=self.words_.text_scale * vector)
         self._rebuild(growing.with_class(self._graph_to_grow(), str(name), above), {**self._class_means(), name: mean})
         self.n_grown_ += len(images)
         return self
@@ -627,15 +818,15 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         self._require_path_head()
         if str(name) in set(map(str, self.classes_.tolist())):
             how = "partial_fit(X, y), or `hcep model add`, adds images to it"
-            raise HCEPError(f"{name!r} is a class of the model already; {how}")
+            raise HCEPError(f"{quote(name)} is a class of the model already; {how}")
         if isinstance(name, str) != (self.classes_.dtype.kind in "UO"):
-            raise HCEPError(f"name must be of the type of the other classes, {self.classes_.dtype}; got {name!r}")
+            raise HCEPError(f"name must be of the type of the other classes, {self.classes_.dtype}; got {quote(name)}")
         above = growing.unmerged(self.hierarchy_)
         if self.coarse != "own" and str(name) in above and not above.is_leaf(str(name)):
             raise HCEPError(
-                f"{name!r} is a concept above {quoted(above.children(str(name)), 3)}; with partial_fit(X, y), or `hcep "
-                "model add` without --class, its images teach the classes below it. To make it a class beside them, "
-                "set coarse='own'"
+                f"{quote(name)} is a concept above {quoted(above.children(str(name)), 3)}; with partial_fit(X, y), or "
+                "`hcep model add` without --class, its images teach the classes below it. To make it a class beside "
+                "them, set coarse='own'"
             )
         return growing.parent_of_class(self._graph_to_grow(), str(name), parent)
 
@@ -663,12 +854,11 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         """Give a concept another display name; its id, and the label of a class, stay."""
         check_is_fitted(self, "dictionary_")
         if not (isinstance(name, str) and name.strip()):
-            raise HCEPError(f"name must be a non-empty string, got {name!r}")
+            raise HCEPError(f"name must be a non-empty string, got {quote(name)}")
         graph = self._graph_to_grow()
         synset = graph.find(concept)
         self._graph, self.hierarchy_ = (growing.renamed(h, synset, name) for h in (graph, self.hierarchy_))
-        old = self.dictionary_
-        self.dictionary_ = ConceptDictionary(self.hierarchy_, old.synset_embeddings, old.transform)
+        self.dictionary_ = self.dictionary_.with_hierarchy(self.hierarchy_)
         self.path_model()
         return self
 
@@ -705,12 +895,15 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
             raise HCEPError("the model does not say how many images each class had; fit it again with this release")
         weights = counts if self.class_weights_ is None else self.class_weights_
         index = [self.hierarchy_.index(leaf) for leaf in self._leaves.tolist()]
-        embeddings = self.dictionary_.synset_embeddings[index] if self.class_means_ is None else self.class_means_
-        means = zip(embeddings, counts.tolist(), weights.tolist(), strict=True)
+        pictures = self.dictionary_.synset_embeddings[index, : self.dictionary_.n_pictures]
+        embeddings = pictures if self.class_means_ is None else self.class_means_
+        words = [None] * len(index) if self.words_ is None else self.dictionary_.word_block[index]
+        means = zip(embeddings, counts.tolist(), weights.tolist(), words, strict=True)
         return {label: ClassMean(*mean) for label, mean in zip(self.classes_.tolist(), means, strict=True)}
 
-    def _rebuild(self, graph: Hierarchy, means: ClassMeans) -> Self:
+    def _rebuild(self, graph: Hierarchy | None, means: ClassMeans) -> Self:
         """Make the dictionary of other class means, or of another hierarchy, in the same metric."""
+        self.dictionary_.refuse_free_atoms("made from class means")
         classes = np.unique(np.array(list(means), dtype=object if self.classes_.dtype.kind == "O" else None))
         labels = classes.tolist()
         hierarchy = class_hierarchy(graph, classes, self.tree, self.collapse)
@@ -719,8 +912,14 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         weights = np.array([means[label].weight for label in labels])
         own = np.stack([means[label].mean for label in labels])
         n_images = counts if self.coarse_counts_ is None else weights
-        by_leaf = dict(zip(leaves.tolist(), under_prior(self.prior_, hierarchy, leaves, own, n_images), strict=True))
-        dictionary = ConceptDictionary(hierarchy, average_upwards(hierarchy, by_leaf), self.dictionary_.transform)
+        expected = under_prior(self.prior_, hierarchy, leaves, own, n_images)
+        if self.words_ is not None:  # a class without images has the picture that its text predicts
+            expected = np.where(weights[:, None] > 0.0, expected, own)
+        embeddings = average_upwards(hierarchy, dict(zip(leaves.tolist(), expected, strict=True)))
+        if self.words_ is not None:
+            words = {leaf: means[label].words for leaf, label in zip(leaves.tolist(), labels, strict=True)}
+            embeddings = np.hstack([embeddings, average_upwards(hierarchy, words | self._inner_words(hierarchy))])
+        dictionary = ConceptDictionary(hierarchy, embeddings, self.dictionary_.transform, self.dictionary_.anchor_unit)
         priors = class_priors(self.priors, weights) if self.priors_ is not None else None
         if self.unseen_odds_ < 1.0 and not counts.all():
             known = np.ones(len(counts)) if priors is None else priors
@@ -740,6 +939,12 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         self.held_out_ = None
         self.path_model()
         return self
+
+    def _inner_words(self, hierarchy: Hierarchy) -> dict[str, Any]:
+        """The word parts of inner concepts that have a text of their own, as far as the hierarchy has them."""
+        concepts = [] if self.words_ is None else [one for one in self.words_.concepts if one in hierarchy]
+        old, block = self.hierarchy_, self.dictionary_.word_block
+        return {one: block[old.index(one)] for one in concepts if one in old and not hierarchy.is_leaf(one)}
 
     def _by_class(self, numbers: NDArray[np.float64], labels: list[Any], new: float) -> NDArray[np.float64]:
         """Numbers of the present classes for those that there will be."""

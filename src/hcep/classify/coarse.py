@@ -23,7 +23,7 @@ from hcep.classify.left_out import rank_in_class, spread
 from hcep.classify.training import TrainingSet
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import blocks
-from hcep.errors import HCEPError, HierarchyError, quoted
+from hcep.errors import HCEPError, HierarchyError, quote, quoted
 from hcep.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
@@ -95,9 +95,9 @@ def read_labels(
         single class of the model allows this class, but is not the label of it.
     """
     if coarse not in get_args(Coarse):
-        raise HCEPError(f"coarse must be 'below', 'own' or 'drop', got {coarse!r}")
+        raise HCEPError(f"coarse must be 'below', 'own' or 'drop', got {quote(coarse)}")
     if unlabelled not in get_args(Unlabelled):
-        raise HCEPError(f"unlabelled must be 'ignore' or 'use', got {unlabelled!r}")
+        raise HCEPError(f"unlabelled must be 'ignore' or 'use', got {quote(unlabelled)}")
     y, fitted = list(y), None if classes is None else list(map(str, classes))
     tree = _Below(hierarchy, fitted)
     is_concept = tree.is_concept if hierarchy is not None else _among_labels(y, fitted, coarse)
@@ -191,9 +191,9 @@ def _among_labels(y: list[Any], classes: list[str] | None, coarse: Coarse) -> Ca
 
 def _one_class(name: str, only: str) -> str:
     return (
-        f"images are labelled {name!r}, and the only class below it is {only!r}: they may be of that class or of "
-        f"another that has no images. Pass coarse='own' to make {name!r} a class beside it, coarse='drop' to leave "
-        f"these images out, or label them {only!r}"
+        f"images are labelled {quote(name)}, and the only class below it is {quote(only)}: they may be of that class "
+        f"or of another that has no images. Pass coarse='own' to make {quote(name)} a class beside it, coarse='drop' "
+        f"to leave these images out, or label them {quote(only)}"
     )
 
 

@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep.classify.calibration import Calibration, fit_calibration, log_losses
-from hcep.classify.choosing import Auto, Choice, choose, values_to_try
-from hcep.classify.refining import is_worth_it, refine
+from hcep.classify.calibration import Calibration
+from hcep.classify.choosing import UNSCORED, Auto, Choice, LeaveOneOutScore, choose, score_held_out, values_to_try
+from hcep.classify.refining import Refine, is_worth_it, refine
 from hcep.classify.training import TrainingSet
 from hcep.classify.tree_prior import Prior, TreePrior, Variances, fit_prior
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import CHUNK
 from hcep.dictionary.moments import ClassMoments
 from hcep.hierarchy import Hierarchy
-from hcep.pursuit import path_objectives
+from hcep.pursuit import learn_atoms, path_objectives
 
 Floats = NDArray[np.float64]
 #: Images per class from which on a prior for class means changes nothing.
@@ -37,7 +37,7 @@ class FittedDictionary(NamedTuple):
     choice: Choice
     dictionary: ConceptDictionary
     calibration: Calibration | None  # None if none was asked for
-    leaf_moves: Floats | None = None  # (n_classes,); how far refining moved each class; None if it did not
+    leaf_moves: Floats | None = None  # (n_classes,); how far each class was moved from its mean; None if it was not
     prior: Variances | None = None  # of the class means, which the dictionary's leaves are under; None without one
     class_means: Floats | None = None  # (n_classes, n_dims); before the prior, if there is one
 
@@ -48,7 +48,7 @@ def fit_dictionary(
     shrinkage: float | Auto | None,
     anchor: float | Auto,
     power: float | Auto,
-    refined: bool | Auto,
+    refined: Refine,
     calibrated: bool | float,
     prior: Prior = None,
 ) -> FittedDictionary:
@@ -65,14 +65,19 @@ def fit_dictionary(
     choice = choose(training, *values_to_try(training, power, shrinkage, anchor, has_prior=prior is not None))
     how: dict[str, Any] = {"unit_norm": training.unit_norm, "center": training.center, "power": choice.power}
     dictionary = dictionary_of(training.hierarchy, choice.moments, choice.shrinkage, choice.anchor, **how)
-    is_refined = is_worth_it(training, choice.anchor) if refined == "auto" else refined and training.n_classes > 1
-    if not is_refined and calibrated is False:
+    if refined == "auto":
+        refined = is_worth_it(training, choice.anchor)
+    is_moved = bool(refined) and training.n_classes > 1
+    if not is_moved and calibrated is False:
         return FittedDictionary(choice, dictionary, None)
     at = choice.anchor if isinstance(calibrated, bool) else calibrated
     held_out = calibrate(training, dictionary, choice.moments, at)
     fitted = FittedDictionary(choice, dictionary, held_out.calibration)
-    if is_refined:
-        shifts = refine(training, dictionary, choice.moments, choice.anchor, held_out.calibration.temperature)
+    if is_moved:
+        if refined == "atoms":
+            shifts = _learned_shifts(training, dictionary, choice.anchor)
+        else:
+            shifts = refine(training, dictionary, choice.moments, choice.anchor, held_out.calibration.temperature)
         moves = np.linalg.norm(shifts, axis=1)
         fitted = fitted._replace(dictionary=dictionary.moved(_by_leaf(training, shifts)), leaf_moves=moves)
     if prior is None or training.n_classes < 2 or (prior == "auto" and training.counts.min() >= MANY):
@@ -95,10 +100,18 @@ def _with_prior(
         return fitted
     moved = dictionary.moved(_by_leaf(training, prior.posterior(means, n_images)[0] - means))
     held_out = calibrate(training, moved, moments, anchor, prior)
-    if kind == "auto" and training.exact_counts.min() > 1 and held_out.log_loss > without.log_loss:
+    if kind == "auto" and training.exact_counts.min() > 1 and held_out.score.log_loss > without.score.log_loss:
         return fitted
     calibration, variances = held_out.calibration, prior.variances
     return fitted._replace(dictionary=moved, calibration=calibration, prior=variances, class_means=means)
+
+
+def _learned_shifts(training: TrainingSet, dictionary: ConceptDictionary, anchor: float) -> Floats:
+    """Shifts of the leaves from their means, (n_classes, n_dims), to atoms that explain the images better."""
+    y, weights = training.leaves[training.own], training.weights
+    learned, _ = learn_atoms(training.images, dictionary, y, anchor=anchor, sample_weight=weights)
+    index = [dictionary.hierarchy.index(leaf) for leaf in training.leaves.tolist()]
+    return np.asarray(learned.synset_embeddings[index] - dictionary.synset_embeddings[index])
 
 
 def _by_leaf(training: TrainingSet, shifts: Floats) -> dict[str, Floats]:
@@ -114,10 +127,10 @@ def dictionary_of(
 
 
 class HeldOutFit(NamedTuple):
-    """A calibration, and the mean log loss of the held-out images it is from; NaN if none could be held out."""
+    """A calibration, and how well the held-out images it is from did."""
 
     calibration: Calibration
-    log_loss: float = float("nan")
+    score: LeaveOneOutScore = UNSCORED
 
 
 def calibrate(
@@ -126,6 +139,8 @@ def calibrate(
     moments: ClassMoments,
     anchor: float,
     prior: TreePrior | None = None,
+    pictures: float = 1.0,
+    n_rivals: int | None = None,
 ) -> HeldOutFit:
     """Temperature and exponent on held-out images against all classes; a typical temperature if none can be held out.
 
@@ -134,21 +149,22 @@ def calibrate(
     from 1 to 50 images; they are divided by the ratio of both.
 
     `dictionary`: of all images; its leaves matter only if no image can be held out. `moments`: what it is made from.
-    `prior`: of the class means.
+    `prior`: of the class means. `pictures`: their share of the evidence beside words, which do not depend on images.
+    `n_rivals`: the classes that each image is compared with, those of the nearest means; all by default.
     """
     n_classes = training.n_classes
     folds = training.folds.only(max(CALIBRATION_IMAGES, CALIBRATION_SIZE // n_classes))
     if not len(folds.rows) or n_classes == 1:
         return HeldOutFit(_uncalibrated(training, dictionary, anchor, prior))
-    space, scored = training.left_out(folds.rows, dictionary.transform, moments, prior=prior), folds.rows[folds.scored]
+    options: dict[str, Any] = {"prior": prior, "words": dictionary.word_block}
+    space, scored = training.left_out(folds.rows, dictionary.transform, moments, **options), folds.rows[folds.scored]
     weights, own = training.weights[scored], training.own[scored]
-    objectives = space.held_out(folds, anchor, n_classes)
-    calibration = fit_calibration(objectives, weights=weights)
+    objectives, transform = space.held_out(folds, anchor, n_rivals or n_classes), dictionary.transform
+    calibration, score = score_held_out(objectives, weights, transform.shrinkage, anchor, transform.power)
     n = np.maximum(training.counts, 2.0)
     fewer, all_of_them = _mean_noise(prior, n - 1.0)[own], _mean_noise(prior, n)[own]
     noisier = float(np.average((1.0 + MEAN_NOISE * fewer) / (1.0 + MEAN_NOISE * all_of_them), weights=weights))
-    log_loss = float(np.average(log_losses(objectives, calibration), weights=weights))
-    return HeldOutFit(replace(calibration, temperature=calibration.temperature / noisier), log_loss)
+    return HeldOutFit(replace(calibration, temperature=calibration.temperature / noisier**pictures), score)
 
 
 def _mean_noise(prior: TreePrior | None, n_images: Floats) -> Floats:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hcep.classify.path_model import Inference, PathModel
 from hcep.errors import HCEPError
+from hcep.pursuit.limits import PathLimits
 
 Floats = NDArray[np.float64]
 #: No photo rules a class out entirely.
@@ -48,6 +52,59 @@ def combine_photos(probabilities: ArrayLike, groups: Sequence[str]) -> tuple[lis
     possible = np.zeros(sums.shape, dtype=bool)
     np.logical_or.at(possible, own, with_rest(values) > 0.0)
     return names, from_log_evidence(sums / np.bincount(own)[:, None], possible)
+
+
+def group_rows(groups: Sequence[str], size: int) -> Iterator[NDArray[np.intp]]:
+    """The photos of whole groups, about `size` photos at a time or one group; groups by their first photos."""
+    place = {name: g for g, name in enumerate(dict.fromkeys(groups))}
+    own = np.array([place[name] for name in groups], dtype=np.intp)
+    order = np.argsort(own, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(own[order])) + 1, len(order))
+    start = 0
+    while start < len(order):
+        end = ends[max(np.searchsorted(ends, start + size, side="right") - 1, np.searchsorted(ends, start + 1))]
+        yield order[start:end]
+        start = int(end)
+
+
+class GroupInference(NamedTuple):
+    """What `infer_groups` returns: the groups, for each the photo that shows its class best, and the inference."""
+
+    names: list[str]
+    rows: NDArray[np.intp]
+    inference: Inference
+
+
+def infer_groups(
+    model: PathModel, images: NDArray[Any], groups: Sequence[str], limits: PathLimits | None = None, n_best: int = 1
+) -> GroupInference:
+    """One inference per group: the class and probabilities by `combine_photos`, and the path of a photo to that class.
+
+    The path is that of the photo for which the class of the group is the most probable.
+
+    Parameters
+    ----------
+    images : (n_images, n_dims) array
+    groups : the group of each photo
+    limits : the paths that each photo may take
+    n_best : as for `PathModel.infer`
+    """
+    probabilities = model.probabilities(images, limits)
+    names, combined = combine_photos(probabilities, groups)
+    place = {name: g for g, name in enumerate(names)}
+    own, index = np.array([place[name] for name in groups], dtype=np.intp), np.argmax(combined, axis=1)
+    order = np.lexsort((-probabilities[np.arange(len(own)), index[own]], own))
+    rows = order[np.searchsorted(own[order], np.arange(len(names)))]
+    ends, first = model.paths_by_class
+    ends = model.hierarchy.path_tree.leaf_nodes[ends]
+    nodes = np.split(ends, first[1:])
+    open_to = np.ones((1, len(ends)), dtype=bool) if limits is None else limits.at(rows).open_at(ends)
+    cases, which = np.unique(np.column_stack([index, np.arange(len(rows)) % len(open_to)]), axis=0, return_inverse=True)
+    allowed = np.split(open_to, first[1:], axis=1)
+    routes = [nodes[c][allowed[c][row]] for c, row in cases.tolist()]
+    through = PathLimits.through(model.hierarchy, routes, which.ravel())
+    inference = model.infer(images[rows], n_best=n_best, explained=True, limits=through)
+    return GroupInference(names, rows, replace(inference, probabilities=combined, class_index=index))
 
 
 def log_evidence(probabilities: Floats) -> Floats:

@@ -7,28 +7,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep.dictionary.transform import EmbeddingTransform
-from hcep.errors import HCEPError, HierarchyError, quoted
+from hcep.errors import HCEPError, HierarchyError, quote, quoted
 from hcep.hierarchy import Hierarchy
 
 
 class ClassMean(NamedTuple):
-    """The embedding of a class, in the metric of the dictionary, and the images that it is the mean of."""
+    """The embedding of a class, in the metric of the dictionary, and the images that it is the mean of.
+
+    `words` is the word part of its embedding, if the model has texts.
+    """
 
     mean: NDArray[np.float64]
     n_images: int
     weight: float
+    words: NDArray[np.float64] | None = None
 
     @classmethod
     def of(cls, images: NDArray[Any], weights: NDArray[np.float64], transform: EmbeddingTransform) -> "ClassMean":
         """Average raw images; the affine part of the transform may come after the mean."""
         mean = np.average(transform.prepared(images.astype(np.float64)), axis=0, weights=weights)
-        return cls(transform.after_unit_norm(mean[None])[0], len(images), float(weights.sum()))
+        return cls(transform.pictures.after_unit_norm(mean[None])[0], len(images), float(weights.sum()))
 
     def joined(self, other: "ClassMean") -> "ClassMean":
         """The mean of the images of both."""
         weight = self.weight + other.weight
         mean = self.mean + (other.mean - self.mean) * (other.weight / weight)
-        return ClassMean(mean, self.n_images + other.n_images, weight)
+        return ClassMean(mean, self.n_images + other.n_images, weight, self.words)
 
 
 #: The mean of every class, by its label.
@@ -46,7 +50,9 @@ def parent_of_class(graph: Hierarchy, name: str, parent: str | None) -> str:
         top = f"The groups at the top are {quoted(map(graph.name, graph.children(graph.root)))}"
         raise HierarchyError(f"{error} {top}. To add a new group, edit the hierarchy and fit again.") from None
     if name in graph and not graph.is_leaf(name) and above not in graph.parents(name):
-        raise HCEPError(f"{name!r} is a concept above {quoted(graph.children(name), 3)}; give the class another name")
+        raise HCEPError(
+            f"{quote(name)} is a concept above {quoted(graph.children(name), 3)}; give the class another name"
+        )
     return above
 
 
@@ -54,16 +60,19 @@ def with_class(graph: Hierarchy, name: str, parent: str) -> Hierarchy:
     """The hierarchy with a class below a concept."""
     if name in graph:
         return graph if graph.parents(name) == (parent,) else moved(graph, name, parent)
-    ids, parents, *rest = graph._state()
-    return Hierarchy([*ids, name], [*parents, [graph.index(parent)]], *rest)
+    ids, parents, names, merged, own_leaf, ranks, columns = graph._state()
+    ranks = ranks | ({name: rank} if (rank := graph.rank_of_place(parent)) else {})
+    return Hierarchy([*ids, name], [*parents, [graph.index(parent)]], names, merged, own_leaf, ranks, columns)
 
 
 def moved(graph: Hierarchy, synset: str, parent: str) -> Hierarchy:
     """The hierarchy with a synset, and everything below it, under one other parent."""
     if synset == graph.root:
-        raise HierarchyError(f"{graph.name(synset)!r} is the root and cannot be moved")
+        raise HierarchyError(f"{quote(graph.name(synset))} is the root and cannot be moved")
     if parent == synset or parent in graph.descendants(synset):
-        raise HierarchyError(f"{graph.name(parent)!r} is below {graph.name(synset)!r} and cannot be its parent")
+        raise HierarchyError(
+            f"{quote(graph.name(parent))} is below {quote(graph.name(synset))} and cannot be its parent"
+        )
     ids, parents, *rest = graph._state()
     parents[graph.index(synset)] = [graph.index(parent)]
     # A concept that loses its last child is no class: restricting the hierarchy to the classes drops it.

@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hcep._checks import require_not_negative, require_positive
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quote
 
 HeadKind = Literal["logistic", "adamw"]
 HEADS: tuple[str, ...] = get_args(HeadKind)
@@ -188,4 +188,4 @@ def require_head(head: object, others: tuple[str, ...] = ()) -> None:
     known = (*others, *HEADS)
     accepted = head in known if isinstance(head, str) else isinstance(head, BaseEstimator) and is_classifier(head)
     if not accepted:
-        raise HCEPError(f"head must be {' or '.join(map(repr, known))} or a scikit-learn classifier, got {head!r}")
+        raise HCEPError(f"head must be {' or '.join(map(repr, known))} or a scikit-learn classifier, got {quote(head)}")

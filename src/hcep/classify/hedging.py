@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hcep.classify.decoding import Decode, decode as decode_probabilities
 from hcep.classify.path_model import Inference, PathModel
-from hcep.classify.right_level import SURE, HeldOutLevels, conformal_quantile
+from hcep.classify.right_level import SURE, AnswerConcepts, ChosenLevels, HeldOutLevels, conformal_quantile
 from hcep.dictionary.checks import blocks
+from hcep.dictionary.path_problem import OPEN
+from hcep.dictionary.transform import prepared_rows, unit_rows
 from hcep.errors import HCEPError
+from hcep.pursuit.limits import PathLimits
 
 if TYPE_CHECKING:
     from hcep.classify.training import TrainingSet
@@ -21,6 +25,8 @@ Floats = NDArray[np.float64]
 PER_CLASS, IN_ALL = 50, 10_000
 #: The explained floor of a class is this percentile of its training images.
 PERCENTILE = 5.0
+#: Of the typical images of an opened network, these percentages are called atypical, and below the explained floor.
+ATYPICAL, FLOOR = 1.0, 2.0
 #: Weight of an image's unexplained share in `unknown_scores`, relative to the entropy of its classes.
 WEIGHT = 12.0
 #: Fewest images for which a class has a percentile of its own; with fewer, it gets that of all images.
@@ -39,6 +45,8 @@ class HeldOutScores:
 
     class_index: NDArray[np.int64]  # (n_images,); the true class of each
     scores: Floats  # (n_images, 6)
+    only: tuple[str, ...] = ()  # the only possible concepts, if the images were answered with a list of them
+    by_group: bool = False  # whether the rows are groups of photos instead of photos
 
     def __len__(self) -> int:
         return len(self.class_index)
@@ -56,34 +64,62 @@ def class_quantiles(model: PathModel, which: str, alpha: float, by_class: bool) 
     return np.array([held.quantile(which, alpha, held.class_index == c) for c in range(len(model.classes))])
 
 
-def held_out_levels(model: PathModel) -> HeldOutLevels | None:
-    """What turns the model's estimates into a promise; None if no images, or none by this release, calibrated it."""
-    if model.held_out is None or model.held_out.scores.shape[1] == N_EARLIER:
+def held_out_levels(model: PathModel, by_group: bool = False) -> HeldOutLevels | None:
+    """What turns the model's estimates into a promise; None if no images, or none by this release, calibrated it.
+
+    Photos promise nothing about groups of photos, and groups nothing about single photos.
+    """
+    held_out = model.held_out
+    if held_out is None or held_out.scores.shape[1] == N_EARLIER or held_out.by_group != by_group:
         return None
-    return HeldOutLevels(*(model.held_out.scores[:, SCORES.index(name)] for name in ("level", "confidence")))
+    return HeldOutLevels(*(held_out.scores[:, SCORES.index(name)] for name in ("level", "confidence")))
+
+
+def is_limited(model: PathModel, limits: PathLimits | None, n_images: int) -> NDArray[np.bool_]:
+    """Whether images have other limits than the held-out images had, so that these promise nothing, (n_images,)."""
+    held_out = model.limits(only=() if model.held_out is None else model.held_out.only)
+    if limits is None:
+        return np.full(n_images, held_out is not None)
+    expected = OPEN if held_out is None else held_out.state[0]
+    differs: NDArray[np.bool_] = (limits.state != expected).any(axis=1)
+    return differs[limits.limit(slice(0, n_images))]
 
 
 def right_levels(
-    model: PathModel, inference: Inference, sure: float = SURE, limited: NDArray[np.bool_] | None = None
-) -> tuple[NDArray[np.intp], Floats]:
-    """The synset that answers for each image, 0 if nothing is sure enough, and how sure it is (see `Levels.choose`).
+    model: PathModel,
+    inference: Inference,
+    sure: float = SURE,
+    limited: NDArray[np.bool_] | None = None,
+    by_group: bool = False,
+) -> ChosenLevels:
+    """Choose the synset that answers for each image (see `Levels.choose`).
 
-    What held-out images promise does not hold for images whose paths are `limited`, (n_images,).
+    Nothing is sure about an atypical image, however likely its class seems. What held-out images promise does not hold
+    for images that are `limited`, (n_images,), in another way than they were.
     """
-    held_out = held_out_levels(model)
-    synsets, sureness = model.levels.choose(inference.probabilities, inference.class_index, sure, held_out)
+    held_out = held_out_levels(model, by_group)
+    chosen = model.levels.choose(inference.probabilities, inference.class_index, sure, held_out)
     if held_out is not None and limited is not None and limited.any():
         own = model.levels.choose(inference.probabilities, inference.class_index, sure)
-        synsets, sureness = np.where(limited, own[0], synsets), np.where(limited, own[1], sureness)
-    return synsets, sureness
+        chosen = ChosenLevels(*(np.where(limited, a, b) for a, b in zip(own, chosen, strict=True)))
+    if inference.atypical is None:
+        return chosen
+    return chosen._replace(synsets=np.where(inference.atypical, 0, chosen.synsets))
 
 
-class AnswerConcept(NamedTuple):
-    """A concept that answers for an image: its id, or the label of a class, with its name and rank."""
-
-    id: str
-    name: str
-    rank: str | None
+def answer_synsets(
+    model: PathModel,
+    inference: Inference,
+    decode: Decode = "sure",
+    sure: float = SURE,
+    limited: NDArray[np.bool_] | None = None,
+    by_group: bool = False,
+) -> ChosenLevels:
+    """The synset that a decoder answers with; only "sure" is `right_levels` and may be 0."""
+    if decode == "sure":
+        return right_levels(model, inference, sure, limited, by_group)
+    synsets, estimates = decode_probabilities(model.levels, inference.probabilities, decode)
+    return ChosenLevels(synsets, estimates, estimates)
 
 
 def answer_concepts(
@@ -92,34 +128,12 @@ def answer_concepts(
     sure: float = SURE,
     limited: NDArray[np.bool_] | None = None,
     rank: str | None = None,
-) -> tuple[list[AnswerConcept | None], list[float]]:
-    """`right_levels` as concepts, None if nothing is sure enough, and how sure each is.
-
-    With a `rank`, a more specific answer becomes the concept at that rank above it, or the next above the rank. What is
-    right for the answer is right for a concept above it, so that a promise holds.
-    """
-    synsets, sureness = right_levels(model, inference, sure, limited)
-    concepts: dict[int, AnswerConcept | None] = {0: None}
-    for i in np.unique(synsets[synsets > 0]).tolist():
-        concepts[i], above = _answer_concept(model, i, rank)
-        if above != i:
-            rows = np.flatnonzero(synsets == i)
-            below = inference.probabilities[rows] @ model.classes_below[:, [above]].toarray()[:, 0]
-            sureness[rows] = np.maximum(sureness[rows], np.minimum(below, 1.0))
-    return [concepts[i] for i in synsets.tolist()], sureness.tolist()
-
-
-def _answer_concept(model: PathModel, i: int, rank: str | None) -> tuple[AnswerConcept | None, int]:
-    """A synset as an answer, at the rank or above it, and the synset that is answered; None if all are below it."""
-    h = model.hierarchy
-    shown, synset = (h.at_rank(h.ids[i], rank) or (None, h.ids[i])) if rank is not None else (h.ids[i], h.ids[i])
-    if shown is None:
-        return None, i
-    if shown != h.class_of(synset) and shown != synset:
-        return AnswerConcept(shown, dict(h.merged(synset))[shown], h.rank(shown)), h.index(synset)
-    concept, c = h.class_of(synset), int(model.class_of_synset[h.index(synset)])
-    label = concept if c < 0 else str(model.classes[c])
-    return AnswerConcept(label, h.name(concept), h.rank(concept)), h.index(synset)
+    by_group: bool = False,
+    decode: Decode = "sure",
+) -> AnswerConcepts:
+    """`answer_synsets` as concepts, at a rank or above it (see `Levels.concepts`)."""
+    chosen = answer_synsets(model, inference, decode, sure, limited, by_group)
+    return model.levels.concepts(chosen, inference.probabilities, model.classes.tolist(), rank)
 
 
 def hedged_nodes(
@@ -131,7 +145,8 @@ def hedged_nodes(
     class is ``P(v_l)`` for the first v_l that it is not below. The walk goes on to v_l while P(v_l) is above the
     quantiles of all classes that it would leave behind: the answer is above all classes whose score is at most theirs.
     """
-    return _descend(model, inference, class_quantiles(model, "concept", alpha, by_class))
+    nodes = _descend(model, inference, class_quantiles(model, "concept", alpha, by_class))
+    return nodes if inference.atypical is None else np.where(inference.atypical, 0, nodes)
 
 
 def kinds(model: PathModel, inference: Inference, alpha: float = 0.2) -> NDArray[np.intp]:
@@ -278,17 +293,46 @@ def explained_floor(model: PathModel, training: TrainingSet) -> NDArray[np.float
     return floor
 
 
+def typical_direction(images: NDArray[Any]) -> NDArray[np.float64]:
+    """`PathModel.typical` of raw embeddings of typical images, (n_dims,).
+
+    Photos, whatever they show, share much of their direction: they activate many features a little. Noise, plain
+    colours, pages of text and drawings activate a few features strongly, also where this makes a class look sure. The
+    score is the cosine of an embedding and the mean direction; the fourth root of the mean depends less on the classes
+    that the typical images happen to have.
+    """
+    unit = unit_rows(np.asarray(images, dtype=np.float64))
+    mean = unit.mean(axis=0, keepdims=True)
+    direction = prepared_rows(mean, 0.25, unit_norm=True)[0]
+    lowest = np.percentile(unit @ direction, ATYPICAL)
+    return np.asarray(direction / max(lowest, 1e-12))
+
+
+def unlike(model: PathModel, inference: Inference) -> NDArray[np.bool_] | None:
+    """Whether each image is unlike the training images, (n_images,); needs explained shares.
+
+    It is if it is atypical, or if less of it is explained than of nearly all training images of its class. None if the
+    model does not know what its training images are like.
+    """
+    if model.explained_floor is None:
+        return inference.atypical
+    low = inference.explained < model.explained_floor[inference.class_index]
+    return np.asarray(low if inference.atypical is None else low | inference.atypical)
+
+
 def _left_out_shares(model: PathModel, training: TrainingSet, rows: NDArray[np.intp]) -> NDArray[np.float64]:
     """Explained share of training images, as if each had been left out of the fit: else all new images look unlike.
 
     Without an image its class's mean is ``W / (W - w)`` times as far from it, and an inner product ``<a, b>`` of the
     whitened space becomes ``<a, b> + g <a, r> <b, r>`` with ``r = x - mean`` (see `hcep.classify.left_out.LeftOut`).
-    What the path leaves is nearly along r.
+    What the path leaves is nearly along r. A text does not depend on the images, so that what it leaves stays.
     """
     transform, tree, dictionary = model.dictionary.transform, model.hierarchy.path_tree, model.dictionary
     own, images = training.own[rows], training.images[rows]
     problem, x = dictionary.path_problem(model.options.anchor), dictionary.embed(images).astype(np.float32)
-    r = x - dictionary.synset_embeddings[model.leaf_index[own]].astype(np.float32)
+    r, names = np.split(
+        x - dictionary.synset_embeddings[model.leaf_index[own]].astype(np.float32), [dictionary.n_pictures], axis=1
+    )
     squares, left = np.einsum("ij,ij->i", x, x), np.full(len(x), np.inf)
     columns, first = model.paths_by_class
     number = np.diff(np.append(first, len(columns)))
@@ -305,9 +349,10 @@ def _left_out_shares(model: PathModel, training: TrainingSet, rows: NDArray[np.i
         gamma = (1.0 - transform.shrinkage) / (training.n_free or 1.0) / transform.scale**2
         loss = gamma * training.weights[rows] * grown
         g = loss / np.maximum(1.0 - loss * np.einsum("ij,ij->i", r, r), 1e-12)
-    along = np.einsum("ij,ij->i", x, r)
-    left_out: NDArray[np.float64] = grown**2 * (left + g * left**2) / np.maximum(squares + g * along**2, 1e-300)
-    return 1.0 - left_out
+    along, words = np.einsum("ij,ij->i", x[:, : r.shape[1]], r), np.einsum("ij,ij->i", names, names)
+    left = np.maximum(left - words, 0.0)
+    left_out: NDArray[np.float64] = grown**2 * (left + g * left**2) + words
+    return np.asarray(1.0 - left_out / np.maximum(squares + g * along**2, 1e-300))
 
 
 def unknown_scores(model: PathModel, inference: Inference) -> NDArray[np.float64]:

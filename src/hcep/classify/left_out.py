@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hcep.classify.left_out_kernel import Paths, Products, held_out_objectives, path_gram
+from hcep.classify.path_model import PathModel
 from hcep.classify.tree_prior import TreePrior
 from hcep.dictionary.concept_dictionary import leaf_shares
+from hcep.dictionary.moments import degrees_of_freedom
 from hcep.hierarchy import Hierarchy
 from hcep.pursuit.blocks import n_threads, single_threaded_blas
 
@@ -24,6 +26,8 @@ Index = NDArray[np.intp]
 
 #: Most images that are scored; of more, a stratified sample.
 MAX_IMAGES = 1024
+#: Most pairs of an image and a class that `left_out_probabilities` scores.
+MAX_OBJECTIVES = 20_000_000
 #: Most folds of a class; with more images each fold takes out several.
 MAX_FOLDS = 50
 #: The largest leverage of an image on the metric; above it, ``1 / (1 - leverage)`` would be rounding.
@@ -42,6 +46,8 @@ class ClassTree:
     shares: sparse.csr_array
     parents: Index  # (n_atoms,)
     children: Index  # (n_atoms,)
+    #: (n_synsets, n_words); what texts of inner synsets add to the means of the leaves' texts; None if there are none
+    own_texts: Floats | None = None
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
@@ -74,6 +80,8 @@ class ClassTree:
     def atoms(self, leaves: Floats) -> Floats:
         """Differences of children and parents, (n_atoms, n_dims)."""
         synsets = self.shares @ leaves
+        if self.own_texts is not None:
+            synsets[:, -self.own_texts.shape[1] :] += self.own_texts
         return np.asarray(synsets[self.children] - synsets[self.parents])
 
     def by_leaves(self, by_atom: Floats) -> Floats:
@@ -134,7 +142,8 @@ class LeftOut:
 
     Without image x, of weight w in a class of mean m and weight W, and with ``r = x - m``, the mean moves by
     ``-w r / (W - w)``, every atom d_v by its share of that, and by Sherman and Morrison ``<a, b>`` becomes
-    ``<a, b> + g <a, r> <b, r>``. (The covariance's trace and degrees of freedom are kept.)
+    ``<a, b> + g <a, r> <b, r>``. (The covariance's trace and degrees of freedom are kept.) The last `n_words` columns
+    are the word block. Texts know nothing of the images, so that r is zero there.
     """
 
     images: Images  # (n_images, n_dims) float32; after the transform
@@ -147,11 +156,17 @@ class LeftOut:
     #: of the class means, applied after images are left out, and the number of images that each is the mean of
     prior: TreePrior | None = None
     n_images: Floats | None = None  # (n_classes,)
+    n_words: int = 0
+
+    @property
+    def n_pictures(self) -> int:
+        return int(self.means.shape[1]) - self.n_words
 
     @cached_property
     def norms(self) -> Floats:
         """x.x, x.r, r.r, g, the share of r that the mean moves by, and the weight (1 on average), (6, n_images)."""
         residuals = self.images - self.means.astype(np.float32)[self.own]
+        residuals[:, self.n_pictures :] = 0.0
         pairs = ((self.images, self.images), (self.images, residuals), (residuals, residuals))
         x_x, x_r, r_r = (np.einsum("ij,ij->i", a, b).astype(np.float64) for a, b in pairs)
         total = self.class_weights[self.own]
@@ -173,18 +188,18 @@ class LeftOut:
 
     def _means_without(self, rows: Index) -> Floats:
         """Class means without some images, (n_classes, n_dims), under the prior if there is one."""
-        means = self.means.copy()
+        means, words = self.means[:, : self.n_pictures].copy(), self.means[:, self.n_pictures :]
         own, place = np.unique(self.own[rows], return_inverse=True)
         by_class = sparse.csr_array((self.weights[rows], (place, np.arange(len(rows)))))
         total, gone = self.class_weights[own][:, None], by_class.sum(axis=1)[:, None]
         left = np.maximum(total - gone, TINY)
-        without = (total * means[own] - by_class @ self.images[rows]) / left
+        without = (total * means[own] - by_class @ self.images[rows, : self.n_pictures]) / left
         means[own] = np.where(gone < MAX_SHARE * total, without, means[own])
-        if self.prior is None or self.n_images is None:
-            return means
-        n_left = self.n_images.copy()
-        n_left[own] *= np.where(gone < MAX_SHARE * total, left / total, 1.0)[:, 0]
-        return self.prior.posterior(means, n_left)[0]
+        if self.prior is not None and self.n_images is not None:
+            n_left = self.n_images.copy()
+            n_left[own] *= np.where(gone < MAX_SHARE * total, left / total, 1.0)[:, 0]
+            means = self.prior.posterior(means, n_left)[0]
+        return np.hstack([means, words]) if self.n_words else means
 
     def _score_fold(self, folds: Folds, fold: int, anchor: float, out: Floats) -> None:
         rows = np.flatnonzero((folds.fold == fold) & folds.scored)
@@ -196,6 +211,10 @@ class LeftOut:
         mine, mean = np.unique(self.own[rows], return_inverse=True)
         norms = np.ascontiguousarray(self.norms[:, rows])
         of_means = self.means[mine].astype(np.float32) @ single.T
+        if self.n_words:  # x - r of each image: the mean of its class, but the image's own word block
+            mean = np.arange(len(rows))
+            own_means = self.means[self.own[rows], : self.n_pictures].astype(np.float32)
+            of_means = np.hstack([own_means, x[:, self.n_pictures :]]) @ single.T
         products = Products(x @ single.T, of_means, self.tree.gram(atoms), *norms[:4])
         rivals = in_tree_order(nearest_rivals(x, self.own[rows], leaves, out.shape[1] - 1), self.tree)
         slots = np.column_stack([self.own[rows], rivals])
@@ -206,6 +225,44 @@ class LeftOut:
 
         in_parts(np.array_split(np.arange(len(rows)), n_threads(None)), work, len(rows))
         out[rows] = objectives
+
+
+def left_out_probabilities(model: PathModel, X: NDArray[Any], own: Index, counts: Floats) -> Floats | None:
+    """Class probabilities (n_images, n_classes) of training images, each by a model that was fitted without it.
+
+    The means of classes whose training images are all given are taken without the shifts of a refinement, as these
+    follow the labels of single images. None if a head predicts the class, for fewer than two classes, and if there are
+    too many images and classes.
+
+    Parameters
+    ----------
+    X : (n_images, n_dims); raw embeddings of images that the model was fitted on
+    own : (n_images,); the class that each was labelled with
+    counts : (n_classes,); images that the mean of each class is of
+    """
+    n_classes, dictionary, leaves = len(model.classes), model.dictionary, model.leaves.tolist()
+    if model.head is not None or n_classes < 2 or len(X) * n_classes > MAX_OBJECTIVES:
+        return None
+    transform, texts = dictionary.transform, dictionary.word_block
+    tree, images = ClassTree.of(model.hierarchy, leaves), np.asarray(dictionary.embed(X), dtype=np.float32)
+    means = np.asarray(dictionary.synset_embeddings[[model.hierarchy.index(leaf) for leaf in leaves]], dtype=np.float64)
+    n_here, n_pictures = np.bincount(own, minlength=n_classes), means.shape[1] - texts.shape[1]
+    if texts.size:
+        tree = replace(tree, own_texts=texts - tree.shares @ means[:, n_pictures:])
+    for c in np.flatnonzero((n_here > 0) & (n_here >= counts)):
+        means[c, :n_pictures] = images[own == c, :n_pictures].mean(axis=0, dtype=np.float64)
+    n_images = float(counts.sum())
+    free = degrees_of_freedom(int(n_images), n_images, n_classes)
+    shrinkage = 1.0 if transform.shrinkage is None or not free else transform.shrinkage
+    gamma = (1.0 - shrinkage) / (free or 1.0) / transform.scale**2
+    space = LeftOut(images, own, np.ones(len(X)), counts, means, gamma, tree, n_words=texts.shape[1])
+    fold = rank_in_class(own, np.random.default_rng(0)) // max(1, -(-int(n_here.max()) // MAX_FOLDS))
+    folds = Folds(np.arange(len(X)), fold, np.ones(len(X), dtype=bool))
+    by_slot = space.held_out(folds, float(model.options.anchor), n_classes)
+    others = np.array([[c for c in tree.order.tolist() if c != k] for k in range(n_classes)])
+    objectives = np.empty_like(by_slot)
+    np.put_along_axis(objectives, np.column_stack([own, others[own]]), by_slot, axis=1)
+    return model.calibration.probabilities(objectives, model.priors)
 
 
 def nearest_rivals(x: Images, own: Index, leaves: Floats, n_rivals: int) -> NDArray[np.int64]:

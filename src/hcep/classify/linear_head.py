@@ -1,10 +1,11 @@
-"""Rooted paths for a linear classifier that exists already, without a training image.
+"""Rooted paths for a linear classifier that exists already, for texts of classes, and for a dictionary of one's own.
 
 A network's last layer or a scikit-learn probe decides by ``w_c . x + b_c``. Give every class the vector
 ``m_c = [w_c, b_c, sqrt(K - |w_c|**2 - b_c**2)]`` (w and b centred over the classes, K the largest ``|w|**2 + b**2``)
 and every image ``[x, 1, 0] / t``: all classes have one norm, so the nearest *is* the classifier's, for any t > 0.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,15 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from hcep._checks import require_not_negative
 from hcep.classify.base import HierarchyLike, as_hierarchy, class_hierarchy, class_leaves
-from hcep.classify.calibration import Calibration
-from hcep.classify.hedging import ENOUGH, PERCENTILE
+from hcep.classify.calibration import Calibration, fit_calibration
+from hcep.classify.hedging import ENOUGH, FLOOR, typical_direction
+from hcep.classify.words import LEAST_COSINE, Words
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import as_embeddings
 from hcep.dictionary.concept_dictionary import average_upwards
-from hcep.dictionary.transform import EmbeddingTransform
+from hcep.dictionary.transform import EmbeddingTransform, unit_rows
 from hcep.errors import HCEPError
 from hcep.hierarchy.graph import TreePolicy
-from hcep.pursuit import hb_omp
+from hcep.pursuit import hb_omp, path_objectives
 
 if TYPE_CHECKING:
     from hcep.classify import HCEPClassifier
@@ -29,6 +31,12 @@ if TYPE_CHECKING:
 ANCHORS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5)
 #: The anchor without images to try on.
 SAFE_ANCHOR = 1e6
+#: The same for texts: at this anchor the probabilities differ from the softmax of cosines by less than 1e-6.
+TEXT_ANCHOR = 1e7
+#: The temperature of cosines in a model of texts alone, which is that of CLIP.
+COSINE_TEMPERATURE = 0.01
+#: Anchors to try with a dictionary of one's own.
+GIVEN_ANCHORS = (0.0, 0.03, 0.1, 0.3, 1.0)
 #: Share of images on which path and classifier must agree.
 AGREEMENT = 0.99
 
@@ -55,7 +63,7 @@ def open_linear_head(
     classes : (n_classes,) labels; ids of leaves of the hierarchy, in the order of `coef`
     hierarchy, tree, collapse : as for `HCEPClassifier`
     images : (n_images, n_dims); embeddings of typical images, without labels. They set the scale, so that coefficients
-        are about 1, choose the anchor, and give the explained share below which an image is unlike them.
+        are about 1, choose the anchor, and tell which images are unlike them (see `hcep.classify.hedging.unlike`).
     anchor : float or "auto"; "auto" is the smallest of `ANCHORS` at which path and classifier agree on 99 % of
         `images`; without images, one so large that they always agree
     temperature : what the classifier's logits are divided by before the softmax; below 1 if it is not sure enough
@@ -79,7 +87,7 @@ def open_linear_head(
     leaves = class_leaves(graph, labels)
     synsets = average_upwards(graph, dict(zip(leaves.tolist(), embeddings, strict=True)))
     transform = EmbeddingTransform(scale=scale, constants=np.array([scale, 0.0]))
-    dictionary = ConceptDictionary(graph, synsets, transform)
+    dictionary = ConceptDictionary(graph, synsets, transform, anchor_unit=1.0)
     anchors = ANCHORS if anchor == "auto" else (require_not_negative("anchor", anchor),)
     chosen, model.agreement_ = SAFE_ANCHOR if anchor == "auto" else anchors[0], float("nan")
     if rows is not None and logits is not None:
@@ -88,8 +96,75 @@ def open_linear_head(
     assembled(model, labels, dictionary, chosen, 2.0 * scale * require_not_negative("temperature", temperature, 1e-6))
     if rows is not None and len(rows) >= ENOUGH:
         explained = model.path_model().infer(rows, explained=True).explained
-        model.explained_floor_ = np.full(len(labels), np.percentile(explained, PERCENTILE))
+        model.explained_floor_ = np.full(len(labels), np.percentile(explained, FLOOR))
+        model.typical_ = typical_direction(rows)
     return model
+
+
+def fit_zero_shot(
+    model: "HCEPClassifier", texts: Mapping[str, NDArray[np.float64]], images: NDArray[Any] | None = None
+) -> "HCEPClassifier":
+    """Fit a classifier to texts alone: its probabilities are the softmax of cosines, divided by CLIP's temperature.
+
+    Parameters
+    ----------
+    texts : unit vectors by label; the leaves of the hierarchy that have one become classes
+    images : (n_images, n_dims); unlabelled images, if there are any. They scale the texts, so that coefficients are
+        about 1, and allow the smallest anchor that keeps 99 % of their classes. Without them all coefficients are 1.
+    """
+    model._check_parameters()
+    model._forget()
+    graph = model._graph = None if model.hierarchy is None else as_hierarchy(model.hierarchy)
+    labels = list(texts if graph is None else map(graph.class_of, graph.leaves))
+    classes = np.sort([label for label in labels if label in texts])
+    hierarchy = class_hierarchy(graph, classes, model.tree, model.collapse)
+    leaves, vectors = class_leaves(hierarchy, classes), np.stack([texts[label] for label in classes.tolist()])
+    cosines = None if images is None else unit_rows(images.astype(np.float64)) @ vectors.T
+    ratio = 1.0 if cosines is None else 1.0 / max(float(cosines.max(axis=1).mean()), LEAST_COSINE)
+    synsets = average_upwards(hierarchy, dict(zip(leaves.tolist(), vectors / ratio**0.5, strict=True)))
+    transform = EmbeddingTransform(True, scale=0.0, words=ratio**0.5)
+    dictionary = ConceptDictionary(hierarchy, synsets, transform, anchor_unit=1.0)
+    anchor = TEXT_ANCHOR if model.anchor == "auto" else float(model.anchor)
+    if images is not None and cosines is not None and model.anchor == "auto":
+        anchor = _smallest_anchor(ANCHORS, dictionary, images, leaves[cosines.argmax(axis=1)])[0]
+    model.words_ = Words(1.0, ratio**-0.5)
+    return assembled(model, classes, dictionary, anchor, 2.0 * COSINE_TEMPERATURE)
+
+
+def fit_to_dictionary(
+    model: "HCEPClassifier",
+    dictionary: ConceptDictionary,
+    images: NDArray[Any],
+    labels: Sequence[Any],
+    weights: NDArray[np.float64],
+) -> NDArray[np.intp]:
+    """Calibrate a classifier on labelled images, with a dictionary that stays as it is; return the class of each image.
+
+    Its classes are the leaves of the dictionary. An "auto" anchor is the one of `GIVEN_ANCHORS` with the lowest log
+    loss.
+    """
+    hierarchy = dictionary.hierarchy
+    classes = np.sort(np.array([hierarchy.class_of(leaf) for leaf in hierarchy.leaves]))
+    if np.asarray(labels).dtype.kind in "iu" and all(map(str.isdecimal, classes.tolist())):
+        classes = np.sort(classes.astype(np.asarray(labels).dtype))  # integer labels come back as integers
+    anchors = GIVEN_ANCHORS if model.anchor == "auto" else (float(model.anchor),)
+    assembled(model, classes, dictionary, anchors[0], 1.0)
+    own = model._class_index(np.asarray(labels), len(images))
+    synset, leaves = hierarchy.path_tree.synset, hierarchy.path_tree.leaf_nodes
+    order = np.argsort(model.path_model().class_of_synset[synset[leaves]], kind="stable")
+    starts = np.searchsorted(model.path_model().class_of_synset[synset[leaves]][order], np.arange(len(classes)))
+    losses = []
+    for anchor in anchors:
+        paths = path_objectives(images, dictionary, signed=False, anchor=anchor)
+        objectives = np.minimum.reduceat(paths[:, order], starts, axis=1)
+        calibration = fit_calibration(objectives, own, weights)
+        probabilities = calibration.probabilities(objectives)[np.arange(len(own)), own]
+        losses.append(
+            (-float(np.average(np.log(np.maximum(probabilities, 1e-300)), weights=weights)), anchor, calibration)
+        )
+    _, anchor, model.calibration_ = min(losses, key=lambda tried: tried[0])
+    model.anchor_ = anchor
+    return own
 
 
 def _smallest_anchor(

@@ -122,7 +122,7 @@ def _without(
     dictionary, transform, shifts = model.dictionary, model.dictionary.transform, {}
     kept = np.ones(len(index), dtype=bool)
     kept[rows] = False
-    if _are_few(images) and transform.shrinkage is not None:
+    if _are_few(images) and transform.shrinkage is not None and not transform.words:
         fixed: dict[str, Any] = {name: getattr(transform, name) for name in ("unit_norm", "shrinkage", "power")}
         fixed |= {"center": transform.mean is not None, "rescale": True}
         return ConceptDictionary.from_images(dictionary.hierarchy, images[kept], model.leaves[index[kept]], **fixed)
@@ -130,7 +130,8 @@ def _without(
         own = np.flatnonzero(index == c)
         x = transform.prepared(images[own]).astype(np.float64)
         means = np.stack([x[kept[own]].mean(axis=0), x.mean(axis=0)])
-        shifts[str(model.leaves[c])] = -np.diff(transform.after_unit_norm(means), axis=0)[0]
+        shift = -np.diff(transform.pictures.after_unit_norm(means), axis=0)[0]
+        shifts[str(model.leaves[c])] = np.append(shift, np.zeros(dictionary.word_block.shape[1]))
     return dictionary.moved(shifts)
 
 

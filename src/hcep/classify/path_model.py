@@ -14,6 +14,7 @@ from scipy import sparse
 from hcep.classify.calibration import Calibration
 from hcep.classify.right_level import Levels
 from hcep.dictionary import ConceptDictionary
+from hcep.dictionary.transform import unit_rows
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy
 from hcep.pursuit import PathResult, PathSums, SearchOptions, Stopping, search, search_several
@@ -47,11 +48,13 @@ class Inference(PathResult):
     class_index : (n_images,) int; the predicted class, as a position in `classes`
     probabilities : (n_images, n_classes) float64; the largest belongs to the predicted class
     classes : (n_classes,) array
+    atypical : (n_images,) bool, or None; images unlike typical ones, which no class explains (see `PathModel.typical`)
     """
 
     class_index: NDArray[np.intp]
     probabilities: NDArray[np.float64]
     classes: NDArray[Any]
+    atypical: NDArray[np.bool_] | None = None
 
     @classmethod
     def of(
@@ -65,7 +68,8 @@ class Inference(PathResult):
         """The inference for a selection of the images, without runners-up and codes."""
         shares = None if self.explained_shares is None else self.explained_shares[rows]
         own = {"class_index": self.class_index[rows], "probabilities": self.probabilities[rows]}
-        return replace(self, nodes=self.nodes[rows], explained_shares=shares, **own)
+        atypical = None if self.atypical is None else self.atypical[rows]
+        return replace(self, nodes=self.nodes[rows], explained_shares=shares, atypical=atypical, **own)
 
     @property
     def labels(self) -> NDArray[Any]:
@@ -86,6 +90,8 @@ class PathModel:
     head : predicts the class from the code; None takes the class of the path's leaf
     explained_floor : (n_classes,) array or None
         Explained share below which an image is unlike the training images of a class; None if it is unknown.
+    typical : (n_dims,) array or None
+        Its product with an embedding of norm 1 is below 1 if the image is unlike typical images of any class.
     held_out : scores of images that the model was not fitted on; None before `HCEPClassifier.calibrate`
     stopping : when ``n_paths="auto"`` adds no further path; None before `HCEPClassifier.fit_objects`
     """
@@ -98,6 +104,7 @@ class PathModel:
     priors: NDArray[np.float64] | None = None
     head: Head | None = None
     explained_floor: NDArray[np.float64] | None = None
+    typical: NDArray[np.float64] | None = None
     held_out: HeldOutScores | None = None
     stopping: Stopping | None = None
 
@@ -134,7 +141,7 @@ class PathModel:
         """Class of raw embeddings, as positions in `classes`."""
         if limits is not None and self.head is not None:  # the head may not keep to the path
             return self.infer(images, limits=limits).class_index
-        if self.head is not None or (self.priors is None and not self._is_exhaustive(limits)):
+        if self.head is not None or (self.priors is None and not self.is_exhaustive(limits)):
             return self.class_index(images, self.pursue(images, limits=limits), limits)
         index = np.empty(len(images), dtype=np.intp)
 
@@ -184,13 +191,18 @@ class PathModel:
         options: dict[str, Any] = {"n_best": n_best, "trace": trace, "progress": progress, "explained": explained}
         options["limits"] = limits
         if self.head is not None:
-            return self._infer_by_head(images, **options)
+            return replace(self._infer_by_head(images, **options), atypical=self.atypical(images))
         probabilities, index = np.empty((len(images), len(self.classes))), np.empty(len(images), dtype=np.intp)
 
         def keep(block: slice, values: NDArray[np.float64], best: NDArray[np.intp]) -> None:
             probabilities[block], index[block] = values, best
 
-        return Inference.of(self._search(images, keep, **options), index, probabilities, self.classes)
+        inference = Inference.of(self._search(images, keep, **options), index, probabilities, self.classes)
+        return replace(inference, atypical=self.atypical(images))
+
+    def atypical(self, images: NDArray[Any]) -> NDArray[np.bool_] | None:
+        """Whether raw embeddings are unlike typical ones, (n_images,); None if the model cannot tell."""
+        return None if self.typical is None else np.asarray(unit_rows(images) @ self.typical < 1.0)
 
     def _infer_by_head(self, images: NDArray[Any], *, limits: PathLimits | None, **options: Any) -> Inference:
         head: Any = self.head
@@ -236,7 +248,7 @@ class PathModel:
             inference = self.infer(images, limits=limits)
             keep(slice(0, len(images)), inference.probabilities, inference.class_index)
             return
-        if not self._is_exhaustive(limits):
+        if not self.is_exhaustive(limits):
             self._search(images, keep, limits=limits)
             return
 
@@ -247,7 +259,7 @@ class PathModel:
 
         self._score(images, reduce, len(self.classes))
 
-    def _is_exhaustive(self, limits: PathLimits | None) -> bool:
+    def is_exhaustive(self, limits: PathLimits | None = None) -> bool:
         """Whether the scores of all complete paths decide everything; one product with raw images gives them."""
         options, depth = self.options, self.hierarchy.path_tree.depth
         exact = options.beam_width is None and options.tol == 0.0 and (options.max_steps or depth) >= depth

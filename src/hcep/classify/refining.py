@@ -1,5 +1,7 @@
 """Refined class embeddings: means moved to where training images, each left out, are classified best."""
 
+from typing import Literal
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +14,8 @@ from hcep.dictionary.moments import ClassMoments
 from hcep.pursuit.blocks import n_threads
 
 Floats = NDArray[np.float64]
+#: What the parameter `refine` of the estimators can be.
+Refine = bool | Literal["auto", "atoms"]
 
 #: Weight of the prior that a leaf is its class mean, in images; a third of it lowered accuracy at 50 per class.
 PRIOR = 30.0

@@ -112,6 +112,7 @@ class TrainingSet:
         prepared: NDArray[Any] | None = None,
         means: Floats | None = None,
         prior: TreePrior | None = None,
+        words: Floats | None = None,
     ) -> LeftOut:
         """Images, ready to be left out of means and metric one by one.
 
@@ -122,19 +123,27 @@ class TrainingSet:
         moments : of all images, in which the metric was fixed
         prepared, means : the images and the class means, where a part of the transform has been applied already
         prior : of the class means
+        words : (n_synsets, n_words); the word parts of all concepts, if the transform has a word block
         """
         shrinkage = 1.0 if transform.shrinkage is None or not self.n_free else transform.shrinkage
         images = self.prepared(rows, transform.power) if prepared is None else prepared
+        leaves = transform.pictures.after_unit_norm(moments.class_means() if means is None else means)
+        tree, n_words = self.tree, 0
+        if words is not None and words.size:
+            texts = words[[self.hierarchy.index(leaf) for leaf in self.leaves]]
+            leaves, n_words = np.hstack([leaves, texts]), texts.shape[1]
+            tree = replace(tree, own_texts=words - tree.shares @ texts)
         return LeftOut(
             images=transform.after_unit_norm(np.asarray(images, dtype=np.float32)),
             own=self.own[rows],
             weights=self.weights[rows],
             class_weights=moments.weights,
-            means=transform.after_unit_norm(moments.class_means() if means is None else means),
+            means=leaves,
             gamma=(1.0 - shrinkage) / (self.n_free or 1.0) / transform.scale**2,
-            tree=self.tree,
+            tree=tree,
             prior=prior,
             n_images=self.effective_counts,
+            n_words=n_words,
         )
 
     def noise(self, transform: EmbeddingTransform, moments: ClassMoments) -> float | None:

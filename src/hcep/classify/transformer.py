@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hcep.classify.base import Auto, ConceptEstimator, HierarchyLike
 from hcep.classify.path_model import PathModel
+from hcep.classify.refining import Refine
 from hcep.classify.training import TrainingSet
 from hcep.errors import HCEPError
 from hcep.pursuit import PathResult, PathSums, SearchOptions
@@ -43,7 +44,7 @@ class HCEPTransformer(TransformerMixin, ConceptEstimator):  # type: ignore[misc]
     anchor: float | Auto
     power: float | Auto
     exact_where: bool
-    refine: bool | Auto
+    refine: Refine
     sparse_output: bool
 
     #: The path model and what it was made of, so that its tables serve the next call too. One tuple, assigned at once:
@@ -66,7 +67,7 @@ class HCEPTransformer(TransformerMixin, ConceptEstimator):  # type: ignore[misc]
         anchor: float | Auto = "auto",
         power: float | Auto = "auto",
         exact_where: bool = False,
-        refine: bool | Auto = "auto",
+        refine: Refine = "auto",
         sparse_output: bool = True,
         **shared: Any,
     ) -> None:
@@ -75,14 +76,13 @@ class HCEPTransformer(TransformerMixin, ConceptEstimator):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Average the images of each class into a dictionary; parameters are those of `HCEPClassifier.fit`."""
-        self._fit(X, y, sample_weight, calibrate=False)
+        self._fit(X, y, calibrate=False, sample_weight=sample_weight)
         self.path_model()
         return self
 
-    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, calibrate: bool) -> TrainingSet:
-        power = 1.0 if self.exact_where else self.power
-        how = (self.shrinkage, self.anchor, power, self.refine, calibrate)
-        return self._fit_dictionary(X, y, *how, sample_weight=sample_weight)
+    def _fit(self, X: ArrayLike, y: ArrayLike, calibrate: bool, **options: Any) -> TrainingSet:
+        power = 1.0 if self.exact_where or options.get("texts") is not None else self.power
+        return self._fit_dictionary(X, y, self.shrinkage, self.anchor, power, self.refine, calibrate, **options)
 
     @overload
     def pursue(

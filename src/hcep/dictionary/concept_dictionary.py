@@ -14,12 +14,11 @@ from hcep.dictionary.checks import CHUNK, Embeddings, as_embeddings, check_shape
 from hcep.dictionary.moments import ClassMoments
 from hcep.dictionary.path_problem import PathProblem, build_path_problem
 from hcep.dictionary.transform import EmbeddingTransform, prepared_rows, shrunk_inverse_root
-from hcep.errors import DictionaryError, near_matches, quoted
+from hcep.errors import DictionaryError, near_matches, quote, quoted
 from hcep.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
     from hcep.dictionary.geometry import Geometry
-    from hcep.embeddings import Encoder
 
 Missing = Literal["raise", "drop"]
 Batch = tuple[ArrayLike, ArrayLike]
@@ -30,7 +29,7 @@ KEPT_PROBLEMS = 4
 class ConceptDictionary:
     """Embeddings of all synsets of a hierarchy, and the atoms between them.
 
-    Build one with `from_images`, `from_leaf_embeddings`, `from_synset_embeddings` or `from_text`.
+    Build one with `from_images`, `from_leaf_embeddings`, `from_synset_embeddings` or `from_atoms`.
 
     Parameters
     ----------
@@ -40,6 +39,9 @@ class ConceptDictionary:
         set to zero.
     transform : EmbeddingTransform, optional
         The map that raw embeddings go through before they are compared with atoms; the identity by default.
+    anchor_unit : float, optional
+        The weight that an anchor of 1 stands for: the mean square norm of images in the dictionary's space. By default
+        it is that of the leaves.
 
     Attributes
     ----------
@@ -55,11 +57,17 @@ class ConceptDictionary:
     (('animal', 'cat'), array([ 0., -1.]))
     """
 
+    #: Whether the atoms are not the differences of embeddings, which only `from_atoms` of a DAG allows.
+    has_free_atoms: bool = False
+    #: The argument `anchor_unit`. Dictionaries that were pickled before it existed have absolute anchors.
+    _anchor_unit: float | None = 1.0
+
     def __init__(
         self,
         hierarchy: Hierarchy,
         synset_embeddings: NDArray[np.float64],
         transform: EmbeddingTransform | None = None,
+        anchor_unit: float | None = None,
     ) -> None:
         self.hierarchy = hierarchy
         self.transform = transform or EmbeddingTransform()
@@ -68,6 +76,7 @@ class ConceptDictionary:
         embeddings.setflags(write=False)
         self.synset_embeddings = embeddings
         self._problems: dict[float, PathProblem] = {}
+        self._anchor_unit = anchor_unit
 
     @classmethod
     def from_images(
@@ -103,8 +112,8 @@ class ConceptDictionary:
             Measure distances in the metric of the within-class covariance, shrunk by this weight towards a multiple of
             the identity. None keeps the Euclidean metric, as in the paper.
         rescale : bool
-            Scale all embeddings so that the training images have a mean square norm of 1. An anchor then has the same
-            meaning for every encoder.
+            Scale all embeddings so that the training images have a mean square norm of 1. Residuals and tolerances
+            then have the same meaning for every encoder; an anchor always has.
         missing : {"raise", "drop"}
             What to do with leaves that have no image.
         power : float
@@ -127,10 +136,11 @@ class ConceptDictionary:
             moments = _summed_up(hierarchy, X, y, shrinkage is not None, power, unit_norm)
         mean = moments.total_mean() if center else None
         whitener = None if shrinkage is None else shrunk_inverse_root(moments.within_covariance(), shrinkage)
-        scale = 1.0 / np.sqrt(moments.mean_square_norm(mean, whitener)) if rescale else 1.0
-        transform = EmbeddingTransform(unit_norm, mean, whitener, float(scale), shrinkage, power=power)
-        means = transform.after_unit_norm(moments.class_means())
-        return cls._from_class_embeddings(hierarchy, dict(zip(moments.labels, means, strict=True)), transform, missing)
+        square = moments.mean_square_norm(mean, whitener)
+        scale = float(1.0 / np.sqrt(square)) if rescale else 1.0
+        transform = EmbeddingTransform(unit_norm, mean, whitener, scale, shrinkage, power=power)
+        means = dict(zip(moments.labels, transform.after_unit_norm(moments.class_means()), strict=True))
+        return cls._from_class_embeddings(hierarchy, means, transform, missing, 1.0 if rescale else square)
 
     @classmethod
     def from_leaf_embeddings(
@@ -173,35 +183,50 @@ class ConceptDictionary:
         return cls(hierarchy, np.vstack([np.zeros(vectors.shape[1]), vectors]))
 
     @classmethod
-    def from_text(
+    def from_atoms(
         cls,
         hierarchy: Hierarchy,
-        encoder: "Encoder",
-        *,
-        templates: Sequence[str] | None = None,
-        descriptions: Mapping[str, str] | None = None,
-        images: ArrayLike | None = None,
-        X: ArrayLike | None = None,
-        y: ArrayLike | None = None,
+        atoms: ArrayLike,
+        transform: EmbeddingTransform | None = None,
+        anchor_unit: float | None = None,
     ) -> "ConceptDictionary":
-        """Build a dictionary from class names with a text encoder, and from images if there are any.
+        """Build a dictionary from one atom per edge, such as atoms that were learned.
+
+        In a tree, a synset's embedding is the sum of the atoms on its path, so any atoms are differences of embeddings.
+        In a DAG, several paths lead to one synset: its embedding is the mean over its parents p of ``a(p) + atom``, and
+        the atoms, which pursuits use, need not be differences.
 
         Parameters
         ----------
         hierarchy : Hierarchy
-        encoder : Encoder
-            An encoder of texts and images, such as ``load_encoder("open_clip:ViT-B-32/openai")``.
-        templates, descriptions
-            See `hcep.dictionary.from_text.text_vectors`.
-        images : array of shape (n_images, n_dims), optional
-            Embeddings of unlabelled images.
-        X, y : arrays of shape (n_labelled, n_dims) and (n_labelled,), optional
-            Embeddings of labelled images and their leaves. See `hcep.dictionary.from_text.text_dictionary`.
-        """
-        from hcep.dictionary.from_text import TEMPLATES, text_dictionary, text_vectors
+        atoms : array of shape (n_edges, n_dims)
+            In the order of ``hierarchy.edges``.
+        transform, anchor_unit
+            As for `ConceptDictionary`.
 
-        texts = text_vectors(hierarchy, encoder, templates or TEMPLATES, descriptions)
-        return text_dictionary(hierarchy, texts, images, X, y).dictionary
+        Examples
+        --------
+        >>> h = Hierarchy.from_edges([("thing", "animal"), ("animal", "cat"), ("thing", "car")])
+        >>> d = ConceptDictionary.from_atoms(h, [[1.0, 0.0], [0.0, 3.0], [0.0, 1.0]])
+        >>> h.edges, d.synset_embedding("cat")
+        ((('thing', 'animal'), ('thing', 'car'), ('animal', 'cat')), array([1., 1.]))
+        """
+        rows = as_embeddings(atoms, name="atoms").astype(np.float64)
+        refuse_non_finite(rows, name="atoms")
+        if len(rows) != hierarchy.n_edges:
+            raise DictionaryError(
+                f"atoms must have one row for each of the {hierarchy.n_edges:,} edges, got {len(rows):,} rows"
+            )
+        embeddings = np.zeros((len(hierarchy), rows.shape[1]))
+        n_parents = np.bincount(hierarchy.child_index, minlength=len(hierarchy))
+        parents = np.repeat(np.arange(len(hierarchy)), np.diff(hierarchy.child_pointer))
+        for parent, child, atom in zip(parents, hierarchy.child_index, rows, strict=True):  # parents come first
+            embeddings[child] += (embeddings[parent] + atom) / n_parents[child]
+        dictionary = cls(hierarchy, embeddings, transform, anchor_unit)
+        if not np.allclose(dictionary.atoms, rows, rtol=1e-9, atol=1e-12 * np.abs(rows).max(initial=0.0)):
+            rows.setflags(write=False)
+            dictionary.__dict__["atoms"], dictionary.has_free_atoms = rows, True
+        return dictionary
 
     @classmethod
     def _from_class_embeddings(
@@ -210,9 +235,10 @@ class ConceptDictionary:
         embeddings: Mapping[str, NDArray[np.float64]],
         transform: EmbeddingTransform | None,
         missing: Missing,
+        anchor_unit: float | None = None,
     ) -> "ConceptDictionary":
         if missing not in ("raise", "drop"):
-            raise DictionaryError(f"missing must be 'raise' or 'drop', got {missing!r}")
+            raise DictionaryError(f"missing must be 'raise' or 'drop', got {quote(missing)}")
         hierarchy = hierarchy.with_classes(embeddings)
         by_leaf = {hierarchy.leaf_of(label): vector for label, vector in embeddings.items()}
         if len(by_leaf) < len(embeddings):
@@ -229,17 +255,63 @@ class ConceptDictionary:
             )
         if absent:
             hierarchy = hierarchy.restrict(embeddings)
-        return cls(hierarchy, average_upwards(hierarchy, by_leaf), transform)
+        return cls(hierarchy, average_upwards(hierarchy, by_leaf), transform, anchor_unit)
 
     def moved(self, shifts: Mapping[str, ArrayLike]) -> "ConceptDictionary":
         """Return a copy with the embeddings of some leaves shifted, in the dictionary's space.
 
         The embeddings of inner synsets, which are means of their children, follow.
         """
+        self.refuse_free_atoms("moved")
+        if self.transform.words:  # an inner synset may have a text of its own, which stays
+            zero = np.zeros(self.synset_embeddings.shape[1])
+            moves = average_upwards(
+                self.hierarchy, {leaf: np.asarray(shifts.get(leaf, zero)) for leaf in self.hierarchy.leaves}
+            )
+            return ConceptDictionary(self.hierarchy, self.synset_embeddings + moves, self.transform, self.anchor_unit)
         leaves = dict(zip(self.hierarchy.leaves, self.leaf_embeddings, strict=True))
         for leaf, shift in shifts.items():
             leaves[leaf] = leaves[leaf] + np.asarray(shift)
-        return ConceptDictionary(self.hierarchy, average_upwards(self.hierarchy, leaves), self.transform)
+        embeddings = average_upwards(self.hierarchy, leaves)
+        return ConceptDictionary(self.hierarchy, embeddings, self.transform, self.anchor_unit)
+
+    def with_words(
+        self, texts: Mapping[str, NDArray[np.float64]], image_scale: float, text_scale: float
+    ) -> "ConceptDictionary":
+        """Return a copy with a word block: texts as a second view of every synset.
+
+        Parameters
+        ----------
+        texts : mapping of str to array of shape (n_dims,)
+            The unit vector of each leaf, by id. An inner synset without a text has the mean of its children.
+        image_scale, text_scale : float
+            The scales of the word block of images and of texts.
+        """
+        self.refuse_free_atoms("combined with texts")
+        words = average_upwards(self.hierarchy, {synset: text_scale * text for synset, text in texts.items()})
+        transform = replace(self.transform, words=float(image_scale))
+        embeddings = np.hstack([self.synset_embeddings, words])
+        return ConceptDictionary(self.hierarchy, embeddings, transform, self._anchor_unit)
+
+    def refuse_free_atoms(self, what: str) -> None:
+        """Raise DictionaryError if the atoms are not differences of embeddings, so that embeddings are not enough."""
+        if self.has_free_atoms:
+            raise DictionaryError(
+                f"a dictionary whose atoms are not differences of embeddings cannot be {what}; use "
+                "hierarchy.as_tree() before from_atoms, or atoms that are differences"
+            )
+
+    def with_hierarchy(self, hierarchy: Hierarchy) -> "ConceptDictionary":
+        """Return this dictionary with a hierarchy that has the same edges, such as one with other names."""
+        dictionary = copy(self)
+        dictionary.hierarchy, dictionary._problems = hierarchy, {}
+        dictionary.__dict__.pop("geometry", None)
+        return dictionary
+
+    @property
+    def word_block(self) -> NDArray[np.float64]:
+        """The word parts of the synset embeddings, shape (n_synsets, n_dims), or (n_synsets, 0) without texts."""
+        return self.synset_embeddings[:, self.n_pictures :] if self.transform.words else self.synset_embeddings[:, :0]
 
     def without_transform(self) -> "ConceptDictionary":
         """Return this dictionary for embeddings that are already in its space; its path problems are reused."""
@@ -271,8 +343,13 @@ class ConceptDictionary:
 
     @property
     def n_dims(self) -> int:
-        """The number of dimensions of raw embeddings, without the constants that the transform appends."""
-        return int(self.synset_embeddings.shape[1]) - self.transform.n_constants
+        """The number of dimensions of raw embeddings."""
+        return self.transform.n_dims(int(self.synset_embeddings.shape[1]))
+
+    @property
+    def n_pictures(self) -> int:
+        """The number of columns of the picture block; those of the word block, if there is one, follow."""
+        return self.transform.n_pictures(int(self.synset_embeddings.shape[1]))
 
     def synset_embedding(self, synset: str) -> NDArray[np.float64]:
         """Return the embedding a(i) of a synset after the transform; it is zero for the root."""
@@ -283,15 +360,26 @@ class ConceptDictionary:
         """The embeddings of the leaves, shape (n_leaves, n_dims), in the order of ``hierarchy.leaves``."""
         return np.asarray(self.synset_embeddings[self.hierarchy.leaf_index])
 
+    @cached_property
+    def anchor_unit(self) -> float:
+        """The weight that an anchor of 1 stands for, so that an anchor does not depend on the scale of embeddings."""
+        if self._anchor_unit is not None:
+            return self._anchor_unit
+        squares = np.einsum("ij,ij->i", self.synset_embeddings, self.synset_embeddings)[self.hierarchy.leaf_index]
+        return float(squares.mean()) or 1.0
+
     def path_problem(self, anchor: float = 0.0) -> PathProblem:
-        """Return the anchored least-squares problem on every rooted path (see `PathProblem`), built once per anchor."""
+        """Return the anchored least-squares problem on every rooted path (see `PathProblem`), built once per anchor.
+
+        The weight of its prior is `anchor` times `anchor_unit`.
+        """
         if not 0.0 <= anchor < np.inf:
-            raise DictionaryError(f"anchor must be a finite number of at least 0, got {anchor!r}")
+            raise DictionaryError(f"anchor must be a finite number of at least 0, got {quote(anchor)}")
         anchor = float(anchor)
         if anchor not in self._problems:
             while len(self._problems) >= KEPT_PROBLEMS:
                 self._problems.pop(next(iter(self._problems)))
-            self._problems[anchor] = build_path_problem(self.hierarchy, self.atoms, anchor)
+            self._problems[anchor] = build_path_problem(self.hierarchy, self.atoms, anchor * self.anchor_unit)
         return self._problems[anchor]
 
     @cached_property
@@ -315,11 +403,15 @@ class ConceptDictionary:
 
 
 def average_upwards(hierarchy: Hierarchy, by_leaf: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Compute the embeddings of all synsets, where each inner synset is the mean of its *children*."""
+    """Compute the embeddings of all synsets, where each inner synset is the mean of its *children*.
+
+    An inner synset that has a vector of its own in `by_leaf` keeps it.
+    """
     mean_of_children, n_children = _mean_of_children(hierarchy)
     embeddings = np.zeros((len(hierarchy), len(next(iter(by_leaf.values())))))
     for leaf, vector in by_leaf.items():
         embeddings[hierarchy.index(leaf)] = vector
+        n_children[hierarchy.index(leaf)] = 0
     for level in range(hierarchy.depth - 1, 0, -1):
         inner = np.flatnonzero((hierarchy.levels == level) & (n_children > 0))
         embeddings[inner] = mean_of_children[inner] @ embeddings
@@ -401,7 +493,7 @@ def _refuse_unknown(labels: list[str], hierarchy: Hierarchy, counts: NDArray[np.
             + near_matches(names[0], hierarchy.ids)
         )
     if hierarchy.root in labels and hierarchy.root not in hierarchy.own_leaves:
-        raise DictionaryError(f"{hierarchy.root!r} is the root, whose embedding is zero, so it cannot be a class")
+        raise DictionaryError(f"{quote(hierarchy.root)} is the root, whose embedding is zero, so it cannot be a class")
 
 
 def _stack(embeddings: Mapping[str, ArrayLike]) -> NDArray[np.float64]:

@@ -243,7 +243,7 @@ class PathProblem:
         path = self.nodes_of_path[nodes]
         xp, inside = namespace(path), path >= 0
         deviations = xp.where(inside, coefficients - 1.0, 0.0)
-        augmented = squares + self.anchor * inside.sum(1)
+        augmented = squares + self.anchor * _double(inside.sum(1))  # torch would round the product with integers
         left = augmented - (along * along + self.anchor * deviations * deviations).sum(1)
         near = np.flatnonzero(_numpy(left <= CANCELLED[str(x.dtype).rsplit(".")[-1]] * augmented))
         step = max(1, GATHERED // max(path.shape[1] * x.shape[1], 1))

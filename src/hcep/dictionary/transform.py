@@ -1,6 +1,6 @@
-"""The transform of raw embeddings: a power, unit norm, centring, the whitened metric and a scale."""
+"""The transform of raw embeddings: a power, unit norm, centring, the whitened metric, a scale and a block for words."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep.dictionary.checks import Embeddings
-from hcep.errors import DictionaryError
+from hcep.errors import DictionaryError, quote
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,18 +25,21 @@ class EmbeddingTransform:
         Subtracted from each embedding.
     whitener : array of shape (n_dims, n_dims), optional
     scale : float
+        The scale of the picture block, which is compared with images; 0 leaves this block out.
     shrinkage : float, optional
         The shrinkage that the whitener was computed with, for the record.
     constants : array of shape (n_constants,), optional
         Appended to each embedding.
     power : float
         Applied to the absolute value of every number, which keeps its sign.
+    words : float
+        The scale of the word block, which is compared with texts; 0 leaves this block out.
 
     Notes
     -----
-    The map is affine, apart from the power and the unit norm::
+    The map is affine, apart from the power and the unit norm. With ``p = x**power / ||x**power||`` it is::
 
-        x -> [scale * (x**power / ||x**power|| - mean) @ W, constants]
+        x -> [scale * (p - mean) @ W, words * p, constants]
 
     The whitener W is an inverse root of the shrunk within-class covariance C,
     ``W W^T = ((1 - a) C + a tr(C)/d I)^-1``, so that Euclidean distances after the map are Mahalanobis distances before
@@ -57,17 +60,50 @@ class EmbeddingTransform:
     shrinkage: float | None = None
     constants: NDArray[np.float64] | None = None
     power: float = 1.0
+    words: float = 0.0
 
     @property
     def n_constants(self) -> int:
         """The number of constants that are appended to each embedding."""
         return 0 if self.constants is None else len(self.constants)
 
+    def n_dims(self, n_columns: int) -> int:
+        """Return the number of dimensions of raw embeddings that have this many columns after the transform."""
+        return (n_columns - self.n_constants) // ((self.scale > 0.0) + (self.words > 0.0))
+
+    def n_pictures(self, n_columns: int) -> int:
+        """Return the number of columns of the picture block, which comes first."""
+        return self.n_dims(n_columns) if self.scale > 0.0 else 0
+
+    @cached_property
+    def pictures(self) -> "EmbeddingTransform":
+        """The transform of the picture block alone."""
+        return replace(self, words=0.0) if self.words else self
+
+    def pulled_back(self, directions: Embeddings) -> tuple[Embeddings, Embeddings]:
+        """Return directions for `prepared` embeddings, shape (n_directions, n_dims), and a constant for each.
+
+        Their products, plus the constant, are those of `directions`, shape (n_directions, n_columns), and transformed
+        embeddings.
+        """
+        n_columns = directions.shape[1]
+        n_dims, n_pictures = self.n_dims(n_columns), self.n_pictures(n_columns)
+        back, constant = np.zeros((len(directions), n_dims)), np.zeros(len(directions))
+        if n_pictures:
+            pictures = directions[:, :n_pictures]
+            back = self.scale * (pictures if self.whitener is None else pictures @ self.whitener.T)
+            constant = constant if self.mean is None else -(back @ self.mean)
+        if self.words:
+            back = back + self.words * directions[:, n_pictures : n_pictures + n_dims]
+        if self.constants is not None:
+            constant = constant + directions[:, n_columns - self.n_constants :] @ self.constants
+        return back, constant
+
     @property
     def is_identity(self) -> bool:
         """Whether the map leaves every embedding as it is."""
         parts = (self.mean, self.whitener, self.constants)
-        return self.is_affine and self.scale == 1.0 and all(part is None for part in parts)
+        return self.is_affine and self.scale == 1.0 and not self.words and all(part is None for part in parts)
 
     @property
     def is_affine(self) -> bool:
@@ -90,15 +126,17 @@ class EmbeddingTransform:
             whitener = None if self.whitener is None else (self.scale * self.whitener).astype(X.dtype)
             self._folded[X.dtype] = None if self.mean is None else self.mean.astype(X.dtype), whitener
         mean, whitener = self._folded[X.dtype]
-        if mean is not None:
-            X = X - mean
+        pictures = X if mean is None else X - mean
         if whitener is not None:
-            X = X @ whitener
+            pictures = pictures @ whitener
         elif self.scale != 1.0:
-            X = X * X.dtype.type(self.scale)
-        if self.constants is None:
-            return X
-        return np.hstack([X, np.broadcast_to(self.constants.astype(X.dtype), (len(X), len(self.constants)))])
+            pictures = pictures * X.dtype.type(self.scale)
+        blocks = [pictures] if self.scale > 0.0 else []
+        if self.words:
+            blocks.append(X * X.dtype.type(self.words))
+        if self.constants is not None:
+            blocks.append(np.broadcast_to(self.constants.astype(X.dtype), (len(X), len(self.constants))))
+        return blocks[0] if len(blocks) == 1 else np.hstack(blocks)
 
     @cached_property
     def _folded(self) -> dict[np.dtype[Any], tuple[Embeddings | None, Embeddings | None]]:
@@ -129,7 +167,7 @@ def shrunk_inverse_root(covariance: NDArray[Any], shrinkage: float) -> NDArray[A
     from scipy.linalg import LinAlgError, cholesky, lapack
 
     if not 0.0 < shrinkage <= 1.0:
-        raise DictionaryError(f"shrinkage must be a number in (0, 1], or None for no whitening; got {shrinkage!r}")
+        raise DictionaryError(f"shrinkage must be a number in (0, 1], or None for no whitening; got {quote(shrinkage)}")
     n_dims = len(covariance)
     mean = float(np.trace(covariance)) / n_dims
     if not mean > 0.0:

@@ -2,18 +2,27 @@
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep.errors import HierarchyError, near_matches, quoted
+from hcep.errors import HierarchyError, near_matches, quote, quoted
 
 if TYPE_CHECKING:
     from hcep.hierarchy.graph import Hierarchy
 
 VIRTUAL_ROOT = "(root)"
-MAX_NODES = 5_000_000
+#: Concepts of a cycle that a message lists.
+MAX_LOOP = 20
+#: Deeper hierarchies are mistakes in a file; depth also bounds how much longer paths are than the file.
+MAX_DEPTH = 1_000
+#: Rooted paths above which a warning is due, and above which none are unfolded.
+MANY_PATHS, MAX_PATHS = 50_000, 5_000_000
+#: Entries of the largest table of paths and their steps that is built.
+MAX_STEPS = 250_000_000
+FEWER_PATHS = "hierarchy.as_tree(policy='shortest') (`hcep hierarchy convert --single-parent shortest`)"
 N = TypeVar("N")
 Names = Mapping[str, str] | Iterable[tuple[str, str]] | None
 
@@ -23,66 +32,65 @@ def read_edges(
 ) -> tuple[list[str], dict[str, str], list[list[int]]]:
     """Return ids, names and parent lists of a DAG with exactly one root, or raise an error that says what is wrong."""
     position: dict[str, int] = {}  # of each id, in the order of first appearance
-    parents: list[list[int]] = []  # the positions of each concept's parents
+    above: list[dict[int, None]] = []  # the positions of each concept's parents
     known: dict[str, str] = {}
 
     def place(synset: object, edge: tuple[object, ...]) -> int:
         if not isinstance(synset, str):
             raise HierarchyError(
-                f"concept ids must be strings, got {quoted([synset])} ({type(synset).__name__}) in the edge "
-                f"({quoted(edge)}); convert ids with str()"
+                f"concept ids must be strings or integers, got {quoted([synset])} ({type(synset).__name__}) in the "
+                f"edge ({quoted(edge)}); convert ids with str()"
             )
         if not synset:
             raise HierarchyError(f"a concept id is the empty string in the edge ({quoted(edge)}); give it an id")
         # np.str_ is a string, too; ids are plain strings, so that they print and pickle as such.
-        at = position.setdefault(str.__str__(synset), len(parents))
-        if at == len(parents):
-            parents.append([])
+        at = position.setdefault(str.__str__(synset), len(above))
+        if at == len(above):
+            above.append({})
         return at
 
     def set_name(synset: str, name: str) -> None:
         if not isinstance(name, str):
-            raise HierarchyError(f"the name of concept {synset!r} must be a string, got {name!r}")
+            raise HierarchyError(f"the name of concept {quote(synset)} must be a string, got {quote(name)}")
         if known.setdefault(synset, str.__str__(name)) != name:
             raise HierarchyError(
-                f"concept {synset!r} has two names, {known[synset]!r} and {name!r}; keep one of them, "
+                f"concept {quote(synset)} has two names, {quote(known[synset])} and {quote(name)}; keep one of them, "
                 "or give each meaning its own id"
             )
 
     for edge in edges:
         parts = _parts(edge)
         if len(parts) not in (2, 3):
-            message = f"edges must be (parent, child) pairs, or (parent, child, name of the child); got {edge!r}"
+            message = f"edges must be (parent, child) pairs, or (parent, child, name of the child); got {quote(edge)}"
             raise HierarchyError(message)
+        parts = (*map(as_id, parts[:2]), *parts[2:])
         parent, child = place(parts[0], parts), place(parts[1], parts)
         if parent == child:
             raise HierarchyError(f"concept {quoted(parts[:1])} is its own parent (a self-loop); remove this edge")
-        if parent not in parents[child]:
-            parents[child].append(parent)
+        above[child][parent] = None
         if len(parts) == 3:
             set_name(parts[1], parts[2])
-    if not parents:
+    if not above:
         raise HierarchyError("the hierarchy is empty: edges must have at least one (parent, child) pair")
     named: Any = () if names is None else names
     for pair in named.items() if hasattr(named, "items") else named:
         parts = _parts(pair)
         if len(parts) != 2:
-            raise HierarchyError(f"names must map concept ids to names, or be (id, name) pairs; got {pair!r}")
-        set_name(*parts)
+            raise HierarchyError(f"names must map concept ids to names, or be (id, name) pairs; got {quote(pair)}")
+        set_name(as_id(parts[0]), parts[1])
     unconnected = [s for s in known if s not in position]
     if unconnected:
         raise HierarchyError(
-            f"names has concepts that are in no edge: {quoted(unconnected)}; add an edge (parent, {unconnected[0]!r}) "
-            "or remove the concept from names"
+            f"names has concepts that are in no edge: {quoted(unconnected)}; add edges to them, or remove them"
         )
-    ids = list(position)
-    roots = [i for i, above in enumerate(parents) if not above]
+    ids, parents = list(position), list(map(list, above))
+    roots = [i for i, higher in enumerate(parents) if not higher]
     if root is not None and root not in position:
-        raise HierarchyError(f"root {root!r} is in no edge.{near_matches(root, ids)}")
+        raise HierarchyError(f"root {quote(root)} is in no edge.{near_matches(root, ids)}")
     strays = [ids[i] for i in roots if ids[i] != root]
     if root is not None and strays:
         raise HierarchyError(
-            f"unreachable from root {root!r}: {quoted(strays)} and everything below; add an edge from the root, "
+            f"unreachable from root {quote(root)}: {quoted(strays)} and everything below; add an edge from the root, "
             "or leave out root= to join them under a virtual root"
         )
     if len(roots) > 1:  # if there is no root, there is a cycle, which `longest_levels` reports
@@ -90,6 +98,11 @@ def read_edges(
             parents[i].append(len(ids))
         ids, parents = [*ids, virtual_root(position)], [*parents, []]
     return ids, known, parents
+
+
+def as_id(value: Any) -> Any:
+    """An id that is an integer, such as the number of a class, as a string; anything else as it is."""
+    return str(value) if isinstance(value, int | np.integer) and not isinstance(value, bool) else value
 
 
 def virtual_root(taken: Container[str]) -> str:
@@ -140,9 +153,20 @@ def longest_levels(ids: Sequence[str], parents: Sequence[Sequence[int]]) -> list
                 ready.append(child)
     if n_done < len(ids):
         cycle = next(find_cycles(sorted((p, child) for child, above in enumerate(parents) for p in above)))
-        loop = " → ".join(repr(ids[i]) for i in [*cycle, cycle[0]])
-        raise HierarchyError(f"the hierarchy has a cycle: {loop}; remove one of these edges")
+        raise HierarchyError(f"the hierarchy has a cycle: {loop([ids[i] for i in cycle])}; remove one of these edges")
+    if max(levels, default=0) > MAX_DEPTH:
+        deepest = ids[levels.index(max(levels))]
+        raise HierarchyError(
+            f"the hierarchy is {max(levels):,} levels deep, more than {MAX_DEPTH:,}, down to concept {quote(deepest)}; "
+            "check whether each row names the one before it as its parent"
+        )
     return levels
+
+
+def loop(cycle: Sequence[str]) -> str:
+    """A cycle for a message, its first concepts and the one that closes it."""
+    more = [] if len(cycle) <= MAX_LOOP else [f"... {len(cycle) - MAX_LOOP:,} more"]
+    return " → ".join([*map(quote, cycle[:MAX_LOOP]), *more, quote(cycle[0])])
 
 
 def find_cycles(edges: Iterable[tuple[N, N]]) -> Iterator[list[N]]:
@@ -239,29 +263,53 @@ class PathTree:
 
     def ancestors(self) -> NDArray[np.int32]:
         """Nodes along each path, (n_nodes, depth), position l - 1 holding the one at level l; -1 beyond the path."""
+        if self.n_nodes * self.depth > MAX_STEPS:
+            raise HierarchyError(
+                f"the hierarchy has {self.n_nodes - 1:,} rooted paths of up to {self.depth:,} steps, too many for "
+                "memory; remove concepts between the root and the classes"
+            )
         table = np.full((self.n_nodes, self.depth), -1, dtype=np.int32)
-        for level in range(1, self.depth + 1):
-            nodes = np.flatnonzero(self.level == level)
-            table[nodes] = table[self.parent[nodes]]
-            table[nodes, level - 1] = nodes
+        starts = np.searchsorted(self.level, np.arange(self.depth + 2))  # nodes are ordered by level
+        for level, (start, end) in enumerate(pairwise(starts[1:].tolist())):
+            table[start:end, :level] = table[self.parent[start:end], :level]
+            table[start:end, level] = np.arange(start, end)
         return table
+
+
+def count_paths(hierarchy: "Hierarchy") -> NDArray[np.float64]:
+    """The number of rooted paths to each concept, (n_synsets,); floats, as integers would overflow."""
+    n_paths = np.zeros(len(hierarchy))
+    n_paths[0] = 1.0
+    starts = np.searchsorted(hierarchy.levels, np.arange(hierarchy.depth + 2))  # concepts are ordered by level
+    for start, end in pairwise(starts[1:].tolist()):
+        owner, edge = _entries(hierarchy.parent_pointer, np.arange(start, end))
+        np.add.at(n_paths, start + owner, n_paths[hierarchy.parent_index[edge]])
+    return n_paths
+
+
+def many_paths(hierarchy: "Hierarchy") -> str:
+    """A warning that a DAG has many rooted paths, and how to have fewer; empty if it does not, and for a tree."""
+    if hierarchy.is_tree or hierarchy.n_paths <= MANY_PATHS:
+        return ""
+    count = f"the hierarchy has {hierarchy.n_paths:,} rooted paths, which take time and memory"
+    return f"{count}; {FEWER_PATHS} keeps one per concept"
+
+
+def refuse_many_paths(hierarchy: "Hierarchy") -> None:
+    """Raise HierarchyError if a hierarchy has more rooted paths than can be unfolded; counting them takes no time."""
+    if hierarchy.is_tree or hierarchy.n_paths <= MAX_PATHS:
+        return
+    n_paths = count_paths(hierarchy)
+    worst = quote(hierarchy.ids[int(np.argmax(n_paths))])
+    raise HierarchyError(
+        f"the hierarchy has {n_paths.sum() - 1.0:.3g} rooted paths, more than {MAX_PATHS:,}; concept {worst} alone has "
+        f"{n_paths.max():.3g}. Give concepts fewer parents, or keep one each: {FEWER_PATHS}"
+    )
 
 
 def unfold(hierarchy: "Hierarchy") -> PathTree:
     """Unfold a DAG into its tree of rooted paths, one level at a time."""
-    if not hierarchy.is_tree:
-        n_paths = np.zeros(len(hierarchy))  # floats: the count itself may overflow an integer
-        n_paths[0] = 1.0
-        for n in range(1, hierarchy.depth + 1):
-            at = np.flatnonzero(hierarchy.levels == n)
-            owner, edge = _entries(hierarchy.parent_pointer, at)
-            np.add.at(n_paths, at[owner], n_paths[hierarchy.parent_index[edge]])
-        if n_paths.sum() > MAX_NODES:
-            worst = hierarchy.ids[int(np.argmax(n_paths))]
-            raise HierarchyError(
-                f"the hierarchy has {n_paths.sum():.3g} rooted paths, more than {MAX_NODES:,}; concept {worst!r} alone "
-                f"has {n_paths.max():.3g}. Give concepts fewer parents, or use hierarchy.as_tree(policy='shortest')"
-            )
+    refuse_many_paths(hierarchy)
     pointer, below = hierarchy.child_pointer, hierarchy.child_index
     synsets = [np.zeros(1, dtype=np.int32)]
     edges = [np.full(1, -1, dtype=np.int32)]

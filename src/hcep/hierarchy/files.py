@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hcep.errors import HierarchyError, counted
-from hcep.hierarchy.edges import is_virtual
+from hcep.errors import HierarchyError, counted, quote
+from hcep.hierarchy.columns import Columns
+from hcep.hierarchy.edges import is_virtual, many_paths
 from hcep.hierarchy.formats import FORMATS, check_options, find_format
 from hcep.hierarchy.formats.source import MAX_BYTES, Place, Source, open_source
-from hcep.hierarchy.formats.writing import detail_losses, graph_loss, write_whole
+from hcep.hierarchy.formats.tables import level_losses
+from hcep.hierarchy.formats.writing import class_losses, detail_losses, graph_loss, write_whole
 from hcep.hierarchy.graph import Hierarchy
+from hcep.hierarchy.names import loose_key
 
 logger = logging.getLogger(__name__)
 
@@ -62,13 +65,16 @@ def understood(source: Source, hierarchy: Hierarchy) -> str:
     levels = "flat" if hierarchy.depth == 1 and is_virtual(hierarchy.root) else _levels(hierarchy)
     what = f"{source.understood or source.format}, {levels}, {counted(len(hierarchy.leaves), 'class')}"
     otherwise = source.otherwise or (levels == "flat" and "if it has levels, name its format with -O format=NAME")
+    what += "" if hierarchy.is_tree else f", {counted(hierarchy.n_paths, 'rooted path')}"
     return f"{source.name}: {what}" + (f"; {otherwise}" if otherwise else "")
 
 
 def in_words(hierarchy: Hierarchy) -> str:
     """The size of a hierarchy in words."""
     concepts, classes = counted(len(hierarchy), "concept"), counted(len(hierarchy.leaves), "class")
-    return f"{concepts}, {classes}, {counted(hierarchy.n_edges, 'edge')}, {_levels(hierarchy)}, root {hierarchy.root!r}"
+    paths = "" if hierarchy.is_tree else f"{counted(hierarchy.n_paths, 'rooted path')}, "
+    edges, root = counted(hierarchy.n_edges, "edge"), quote(hierarchy.root)
+    return f"{concepts}, {classes}, {edges}, {paths}{_levels(hierarchy)}, root {root}"
 
 
 def _levels(hierarchy: Hierarchy) -> str:
@@ -82,10 +88,22 @@ def hierarchy_in(source: Source, *, root: str | None = None, encoding: str | Non
     source.encoding = encoding
     try:
         hierarchy = known.function("read")(source, **options)
-        return hierarchy if root is None else branch(hierarchy, root)
+        hierarchy = hierarchy if "classes" in known.keeps else _with_old_leaves(hierarchy)
+        hierarchy = hierarchy if root is None else branch(hierarchy, root)
+        source.notes += filter(None, [many_paths(hierarchy)])
+        return hierarchy
     except HierarchyError as error:
         message = str(error)
         raise HierarchyError(message if message.startswith(source.name) else f"{source.name}: {message}") from None
+
+
+def _with_old_leaves(hierarchy: Hierarchy) -> Hierarchy:
+    """The hierarchy with the leaves of inner classes known as such, which earlier versions wrote as "cat (itself)"."""
+    leaves = [leaf for leaf in hierarchy.leaves if leaf.endswith(" (itself)")]
+    above = {hierarchy.parents(leaf): leaf for leaf in leaves}
+    own = {p[0]: leaf for p, leaf in above.items() if leaf in [f"{s} (itself)" for s in (p[0], hierarchy.name(p[0]))]}
+    ids, parents, names, merged, _, *rest = hierarchy._state()
+    return Hierarchy(ids, parents, names, merged, own, *rest) if own else hierarchy
 
 
 def write_hierarchy(
@@ -98,6 +116,8 @@ def write_hierarchy(
     """
     file = Path(path)
     known = find_format(file.name, format, to="write")
+    whole = hierarchy
+    hierarchy = hierarchy if "classes" in known.keeps else hierarchy.without_own_leaves()
     changed = graph_loss(known, hierarchy)
     if changed and not lossy:
         raise HierarchyError(
@@ -107,8 +127,12 @@ def write_hierarchy(
     text = known.function("write")(hierarchy, known.name)
     if "\0" in text:
         synset = next(s for s in hierarchy if "\0" in s + hierarchy.name(s))
-        raise HierarchyError(f"{known.name} cannot hold concept {synset!r}: it contains a NUL character; rename it")
-    lost = ((changed,) if changed else ()) + detail_losses(known, hierarchy)
+        raise HierarchyError(
+            f"{known.name} cannot hold concept {quote(synset)}: it contains a NUL character; rename it"
+        )
+    lost = ((changed,) if changed else ()) + class_losses(known, whole)
+    details = level_losses(hierarchy, known, text) if known.module == "tables" else None
+    lost += detail_losses(known, hierarchy) if details is None else details
     write_whole(file, text)
     return lost
 
@@ -121,18 +145,19 @@ def branch(hierarchy: Hierarchy, root: str) -> Hierarchy:
         raise HierarchyError(f"root: {error}") from None
     below = hierarchy.descendants(top)
     if not below:
-        raise HierarchyError(f"root {root!r} has no concepts below it; give an inner concept")
+        raise HierarchyError(f"root {quote(root)} has no concepts below it; give an inner concept")
     place = {synset: i for i, synset in enumerate((top, *below))}
     parents = [[place[p] for p in hierarchy.parents(s) if p in place] if s != top else [] for s in place]
     names, merged = {s: hierarchy.name(s) for s in place}, {s: hierarchy.merged(s) for s in place}
-    return Hierarchy(list(place), parents, names, merged, hierarchy.own_leaves, hierarchy.ranks)
+    return Hierarchy(list(place), parents, names, merged, hierarchy.own_leaves, hierarchy.ranks, hierarchy.columns)
 
 
 def match_classes(hierarchy: Hierarchy, classes: Iterable[str]) -> tuple[Hierarchy, tuple[str, ...]]:
     """The hierarchy with some ids replaced by the classes that mean them, and sentences that say which.
 
     A class that is not an id means the concept whose id differs from it in ``_`` for a space (as in Newick), or else
-    whose name it is; if there are several such concepts, it means none.
+    whose name it is, or else whose id or name differs from it only in case, blanks, underscores, hyphens and the form
+    of accents. If there are several such concepts, it means none.
     """
     known = {*hierarchy, *(hierarchy.class_of(leaf) for leaf in hierarchy.leaves)}
     absent = [label for label in dict.fromkeys(classes) if label not in known]
@@ -140,19 +165,32 @@ def match_classes(hierarchy: Hierarchy, classes: Iterable[str]) -> tuple[Hierarc
         absent = []  # a file of this package, which records its classes
     spaced: dict[str, list[str]] = {}
     named: dict[str, list[str]] = {}
+    loose: dict[str, list[str]] = {}
     for synset in hierarchy if absent else ():
         spaced.setdefault(synset.replace("_", " "), []).append(synset)
         named.setdefault(hierarchy.name(synset).replace("_", " "), []).append(synset)
+        for key in {loose_key(synset), loose_key(hierarchy.name(synset))}:
+            loose.setdefault(key, []).append(synset)
     own: dict[str, str] = {}
     sentences = []
-    for concepts, how in ((spaced, "with '_' for a space"), (named, "by name")):
-        matches = {label: concepts.get(label.replace("_", " "), []) for label in absent if label not in own.values()}
+    for concepts, how in ((spaced, "with '_' for a space"), (named, "by name"), (loose, "ignoring case and spacing")):
+        key_of = loose_key if concepts is loose else _with_spaces
+        matches = {label: concepts.get(key_of(label), []) for label in absent if label not in own.values()}
         sure = {label: synsets[0] for label, synsets in matches.items() if len(synsets) == 1 and synsets[0] not in own}
         own |= {synset: label for label, synset in sure.items()}
-        pairs = [f"{label!r} is {synset!r}" for label, synset in sure.items()]
-        more = f" and {len(pairs) - 3:,} more" if len(pairs) > 3 else ""
-        sentences += [f"matched {how}: {', '.join(pairs[:3])}{more}"] if pairs else []
+        sentences += [how_matched(sure, how)] if sure else []
     return with_ids(hierarchy, own), tuple(sentences)
+
+
+def how_matched(synsets: Mapping[str, str], how: str) -> str:
+    """The sentence that says which concepts some labels were taken for."""
+    pairs = [f"{quote(label)} is {quote(synset)}" for label, synset in synsets.items()]
+    more = f" and {len(pairs) - 3:,} more" if len(pairs) > 3 else ""
+    return f"matched {how}: {', '.join(pairs[:3])}{more}"
+
+
+def _with_spaces(label: str) -> str:
+    return label.replace("_", " ")
 
 
 def class_ids(hierarchy: Hierarchy, classes: Iterable[str]) -> dict[str, str]:
@@ -172,7 +210,9 @@ def with_ids(hierarchy: Hierarchy, ids: Mapping[str, str]) -> Hierarchy:
     merged = {new[s]: hierarchy.merged(s) for s in hierarchy}
     own_leaves = {new.get(c, c): new[leaf] for c, leaf in hierarchy.own_leaves.items()}
     ranks = {new.get(s, s): rank for s, rank in hierarchy.ranks.items()}
-    return Hierarchy(list(new.values()), parents, names, merged, own_leaves, ranks)
+    columns = hierarchy.columns
+    columns = columns and Columns(columns.roles, {new.get(s, s): cells for s, cells in columns.rows.items()})
+    return Hierarchy(list(new.values()), parents, names, merged, own_leaves, ranks, columns)
 
 
 def named_as_ids(hierarchy: Hierarchy, keep: Iterable[str]) -> Hierarchy:

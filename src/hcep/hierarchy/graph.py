@@ -14,14 +14,17 @@ from numpy.typing import NDArray
 
 from hcep._checks import escape_html as escape, require
 from hcep._files import write_bytes
-from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
+from hcep.errors import HCEPError, HierarchyError, near_matches, quote, quoted
 from hcep.hierarchy import serial
+from hcep.hierarchy.columns import Columns
 from hcep.hierarchy.drawing import draw_tree
-from hcep.hierarchy.edges import Names, PathTree, longest_levels, reach, read_edges, unfold
+from hcep.hierarchy.edges import Names, PathTree, as_id, count_paths, longest_levels, reach, read_edges, unfold
 from hcep.hierarchy.names import spelling_key
 
 TreePolicy = Literal["first", "shortest", "longest"]
 Merged = tuple[tuple[str, str], ...]
+#: What the id of a leaf that `Hierarchy.with_classes` adds has after the id of its class.
+OWN_LEAF = " (unspecified)"
 T = TypeVar("T", bound=np.generic)
 
 
@@ -39,6 +42,7 @@ class Hierarchy:
     child_pointer, child_index, parent_pointer, parent_index : int32
         Children and parents as compressed rows: the children of synset i are
         ``child_index[child_pointer[i] : child_pointer[i + 1]]``.
+    columns : the columns of the table it was read from, with its common names; None if it is from something else
 
     Examples
     --------
@@ -64,6 +68,7 @@ class Hierarchy:
     _own_leaf: dict[str, str]
     _class_of: dict[str, str]
     _ranks: dict[str, str]
+    columns: Columns | None
 
     def __init__(
         self,
@@ -73,6 +78,7 @@ class Hierarchy:
         merged: Mapping[str, Merged] | None = None,
         own_leaf: Mapping[str, str] | None = None,
         ranks: Mapping[str, str] | None = None,
+        columns: Columns | None = None,
     ) -> None:
         # Trusted arguments: `parents` are positions in `ids`, one root. Users come in through from_edges.
         levels = longest_levels(ids, parents)
@@ -86,7 +92,8 @@ class Hierarchy:
         own = {c: s for c, s in (own_leaf or {}).items() if s in index and c != s}
         class_of = {leaf: label for label, leaf in own.items()}
         chains = {s: m for s, m in (merged or {}).items() if s in index and m}
-        absorbed = {s for chain in chains.values() for s, _ in chain} if ranks else set()  # they keep their ranks
+        absorbed = [s for chain in chains.values() for s, _ in chain] if ranks or columns else []
+        known = {**index, **dict.fromkeys(absorbed)}  # what was merged keeps its rank and its cells
         self.__dict__.update(
             ids=tuple(index),
             levels=_frozen(np.array([levels[i] for i in order], dtype=np.int32)),
@@ -99,12 +106,15 @@ class Hierarchy:
             _merged=chains,
             _own_leaf=own,
             _class_of=class_of,
-            _ranks={s: rank for s, rank in (ranks or {}).items() if s in index or s in absorbed},
+            _ranks={s: rank for s, rank in (ranks or {}).items() if s in known},
+            columns=columns and Columns(columns.roles, {s: c for s, c in columns.rows.items() if s in known}),
         )
 
     @classmethod
     def from_edges(cls, edges: Iterable[Sequence[str]], names: Names = None, *, root: str | None = None) -> Hierarchy:
-        """Build a hierarchy from (parent, child) or (parent, child, name of the child) tuples of strings.
+        """Build a hierarchy from (parent, child) or (parent, child, name of the child) tuples.
+
+        Ids are strings; integers, such as the numbers of classes, become strings.
 
         Parameters
         ----------
@@ -159,6 +169,11 @@ class Hierarchy:
         return self.n_edges == len(self) - 1
 
     @cached_property
+    def n_paths(self) -> int:
+        """The number of rooted paths, without the empty one; in a tree, that of the synsets below the root."""
+        return len(self) - 1 if self.is_tree else int(count_paths(self).sum()) - 1
+
+    @cached_property
     def path_tree(self) -> PathTree:
         """The tree of rooted paths, unfolded on first use."""
         return unfold(self)
@@ -188,14 +203,15 @@ class Hierarchy:
         if len(by_name) > 1:  # a class and its own leaf have one name, which means the class
             by_name = [i for i in by_name if self.class_of(i) not in by_name or self.class_of(i) == i]
         merged = [i for i in self if any(name == m or spelling_key(called) == key for m, called in self.merged(i))]
-        matches = by_name or merged or self._by_synonym(name)
+        by_id = [i for i in self if spelling_key(i) == key]
+        matches = by_name or by_id or merged or self._by_synonym(name)
         if len(matches) == 1:
             return matches[0]
         if matches:
-            message = f"{name!r} is the name of {len(matches)} concepts; give the id of one: {quoted(matches)}"
+            message = f"{quote(name)} is the name of {len(matches)} concepts; give the id of one: {quoted(matches)}"
             raise HierarchyError(message)
         close = near_matches(name, dict.fromkeys([*self.ids, *map(self.name, self)]))
-        raise HierarchyError(f"{name!r} is not a concept of this hierarchy.{close}")
+        raise HierarchyError(f"{quote(name)} is not a concept of this hierarchy.{close}")
 
     def _by_synonym(self, name: str) -> list[str]:
         from hcep.hierarchy.imagenet import imagenet_wnid
@@ -295,9 +311,36 @@ class Hierarchy:
                 close = near_matches(synset, known)
                 raise HierarchyError(f"ranks: {quoted([synset])} is not a concept of this hierarchy.{close}")
             if not isinstance(rank, str) or not rank.strip():
-                raise HierarchyError(f"the rank of concept {synset!r} must be a word such as 'family', got {rank!r}")
-        ids, parents, names, merged, own_leaf, _ = self._state()
-        return Hierarchy(ids, parents, names, merged, own_leaf, ranks)
+                raise HierarchyError(
+                    f"the rank of concept {quote(synset)} must be a word such as 'family', got {quote(rank)}"
+                )
+        ids, parents, names, merged, own_leaf, _, columns = self._state()
+        return Hierarchy(ids, parents, names, merged, own_leaf, ranks, columns)
+
+    def with_columns(self, columns: Columns | None) -> Hierarchy:
+        """The hierarchy with the columns of a table, which it is written with."""
+        ids, parents, names, merged, own_leaf, ranks, _ = self._state()
+        return Hierarchy(ids, parents, names, merged, own_leaf, ranks, columns)
+
+    def rank_of_place(self, parent: str, children: Iterable[str] = ()) -> str | None:
+        """The rank that a new concept gets below `parent` and above `children`; None if the place does not tell it.
+
+        This is the rank of its siblings if they agree, for a class also that of all other classes, or else the next
+        rank below that of the parent.
+
+        >>> h = Hierarchy.from_edges([("animal", "Felidae"), ("Felidae", "Lynx"), ("animal", "Canidae")])
+        >>> h = h.with_ranks({"Felidae": "family", "Canidae": "family", "Lynx": "genus"})
+        >>> h.rank_of_place("Felidae"), h.rank_of_place("animal"), h.rank_of_place("animal", ["Lynx"])
+        ('genus', 'family', 'family')
+        """
+        order, below = list(self.rank_names), list(children)
+        above = [order.index(rank) for s in (parent, *self.ancestors(parent)) if (rank := self.rank(s))]
+        lower = [order.index(rank) for s in below if (rank := self.rank(s))]
+        possible = order[max(above, default=-1) + 1 : min(lower, default=len(order))]
+        siblings = {self.rank(s) for s in self.children(parent) if s not in below} - {None}
+        classes = {self.rank(s) for s in self.leaves} - {None} if not below and not siblings else set()
+        agreed = [rank for ranks in (siblings, classes) if len(ranks) == 1 for rank in ranks if rank in possible]
+        return next(iter(agreed or (possible if above or lower else [])), None)
 
     def find_rank(self, rank: str) -> str:
         """The rank that a user means: one of `rank_names`, in upper or lower case."""
@@ -305,10 +348,12 @@ class Hierarchy:
         if matches:
             return rank if rank in matches else matches[0]
         if not self.ranks:
-            raise HierarchyError(f"rank {rank!r}: the hierarchy has no ranks; the titles of level columns give them")
+            raise HierarchyError(
+                f"rank {quote(rank)}: the hierarchy has no ranks; the titles of level columns give them"
+            )
         close = near_matches(rank, self.rank_names)
         raise HierarchyError(
-            f"{rank!r} is not a rank of this hierarchy, which has {quoted(self.rank_names, 12)}.{close}"
+            f"{quote(rank)} is not a rank of this hierarchy, which has {quoted(self.rank_names, 12)}.{close}"
         )
 
     def at_rank(self, concept: str, rank: str) -> tuple[str, str] | None:
@@ -324,7 +369,7 @@ class Hierarchy:
         """
         order = {name: i for i, name in enumerate(self.rank_names)}
         limit, found, reached = order[self.find_rank(rank)], None, False
-        for one, _, synset in self._trail(concept):
+        for one, _, synset in self.trail(concept):
             own = order.get(self._ranks.get(one, ""))
             if (reached and own is None) or (own is not None and own > limit):
                 break
@@ -333,14 +378,26 @@ class Hierarchy:
 
     def lineage(self, concept: str) -> dict[str, str]:
         """The name of the concept of each rank, of a concept and those above it; also for one that was merged."""
-        return {self._ranks[one]: name for one, name, _ in self._trail(concept) if one in self._ranks}
+        return {self._ranks[one]: name for one, name, _ in self.trail(concept, root=True) if one in self._ranks}
 
-    def _trail(self, concept: str) -> list[tuple[str, str, str]]:
-        """Id, name and synset of a concept and everything above it, the highest first, with merged ones; no root."""
+    def path_names(self, concept: str) -> tuple[str, ...]:
+        """The names on the way to a concept, the highest first, with merged ones; of several parents the first counts.
+
+        >>> Hierarchy.from_edges([("thing", "animal"), ("animal", "cat")]).path_names("cat")
+        ('animal', 'cat')
+        """
+        return tuple(dict.fromkeys(name for _, name, _ in self.trail(concept)))
+
+    def trail(self, concept: str, *, root: bool = False) -> list[tuple[str, str, str]]:
+        """Id, name and synset of a concept and everything above it, the highest first, with what was merged.
+
+        Of several parents, the first counts. The root is left out unless `root` is True.
+        """
         path, i = [], self.index(self.merged_into(concept))
         while i:
             path.append(i)
             i = self._parents(i)[0]
+        path += [0] if root else []
         trail = [(one, name, s) for s in self._ids(path[::-1]) for one, name in (*self.merged(s), (s, self.name(s)))]
         trail = [(self._class_of.get(one, one), name, s) for one, name, s in trail]
         ends = [k for k, (one, *_) in enumerate(trail) if one == self._class_of.get(concept, concept)]
@@ -379,8 +436,8 @@ class Hierarchy:
     def with_classes(self, classes: Iterable[str]) -> Hierarchy:
         """Make every class a leaf: a class that is an inner synset gets a leaf of its own below it.
 
-        The inner synset keeps its id. The new leaf has the id ``"cat (itself)"`` and the name of the class; `leaf_of`
-        finds it by the class.
+        The inner synset keeps its id. The new leaf has the id ``"cat (unspecified)"`` and the name of the class;
+        `leaf_of` finds it by the class.
         """
         inner = [c for c in dict.fromkeys(classes) if c not in self._own_leaf and not self.is_leaf(c)]
         if not inner:
@@ -388,13 +445,24 @@ class Hierarchy:
         ids, parents = list(self.ids), self._parent_lists()
         own_leaf = dict(self._own_leaf)
         for c in inner:
-            leaf = f"{c} (itself)"
+            leaf = f"{c}{OWN_LEAF}"
             while leaf in self._index:
                 leaf += "'"
             ids.append(leaf)
             parents.append([self._index[c]])
             own_leaf[c] = leaf
-        return Hierarchy(ids, parents, self._names, self._merged, own_leaf, self._ranks)
+        return Hierarchy(ids, parents, self._names, self._merged, own_leaf, self._ranks, self.columns)
+
+    def without_own_leaves(self) -> Hierarchy:
+        """The hierarchy without the leaves that `with_classes` added; a leaf whose class is gone stands for it."""
+        kept = [i for i, s in enumerate(self.ids) if s not in self._class_of or self._class_of[s] not in self._index]
+        ids, parents, names, merged, _, ranks, columns = self._on(kept, self._parent_lists())._state()
+        names |= {self._class_of[s]: self.name(s) for s in ids if s in self._class_of}
+        merged = {
+            self._class_of.get(s, s): tuple(pair for pair in chain if pair[0] != self._class_of.get(s))
+            for s, chain in merged.items()
+        }
+        return Hierarchy([self._class_of.get(s, s) for s in ids], parents, names, merged, None, ranks, columns)
 
     def restrict(self, leaves: Iterable[str]) -> Hierarchy:
         """Keep some classes and everything above them.
@@ -452,10 +520,8 @@ class Hierarchy:
         An inner synset that loses all its children is dropped, so that the leaves stay the same.
         """
         if policy not in ("first", "shortest", "longest"):
-            message = (
-                f"policy must be 'first', 'shortest' or 'longest', got {policy!r} (--single-parent on the command line)"
-            )
-            raise HierarchyError(message)
+            expected = "policy must be 'first', 'shortest' or 'longest'"
+            raise HierarchyError(f"{expected}, got {quote(policy)} (--single-parent on the command line)")
         length = [0] * len(self)
         parents: list[list[int]] = [[]]
         choose: Any = {"first": lambda above, key: above[0], "shortest": min, "longest": max}[policy]
@@ -463,7 +529,7 @@ class Hierarchy:
             parent = choose(above, key=length.__getitem__)
             length[i] = length[parent] + 1
             parents.append([parent])
-        tree = Hierarchy(self.ids, parents, self._names, self._merged, self._own_leaf, self._ranks)
+        tree = Hierarchy(self.ids, parents, self._names, self._merged, self._own_leaf, self._ranks, self.columns)
         return tree.restrict(self.class_of(leaf) for leaf in self.leaves)
 
     def to_json(self, path: str | Path | None = None) -> str:
@@ -482,7 +548,8 @@ class Hierarchy:
         parents = [[place[parent] for parent in dict.fromkeys(synset.parents)] for synset in record.synsets]
         names = {synset.id: synset.name for synset in record.synsets if synset.name is not None}
         merged = {synset.id: tuple(synset.merged) for synset in record.synsets}
-        return cls(list(place), parents, names, merged, record.classes).with_ranks(record.ranks)
+        hierarchy = cls(list(place), parents, names, merged, record.classes, None, record.columns)
+        return hierarchy.with_ranks(record.ranks)
 
     @classmethod
     def from_networkx(cls, graph: Any, *, root: str | None = None) -> Hierarchy:
@@ -492,11 +559,11 @@ class Hierarchy:
             raise HierarchyError(f"{expected}, got {type(graph).__name__}")
         alone = [node for node in graph.nodes if not graph.degree(node)]
         if alone:
-            raise HierarchyError(f"node {alone[0]!r} has no edge; connect it to its parent, or remove it")
+            raise HierarchyError(f"node {quote(alone[0])} has no edge; connect it to its parent, or remove it")
         # By child, in the order of a hierarchy's synsets: a graph from to_networkx gives the same hierarchy.
         edges = [(parent, child) for child in graph.nodes for parent in graph.predecessors(child)]
         names = {node: str(name) for node, name in graph.nodes(data="name") if name is not None}
-        ranks = {node: rank for node, rank in graph.nodes(data="rank") if rank is not None}
+        ranks = {as_id(node): rank for node, rank in graph.nodes(data="rank") if rank is not None}
         return cls.from_edges(edges, names, root=root).with_ranks(ranks)
 
     def to_networkx(self) -> Any:
@@ -525,7 +592,7 @@ class Hierarchy:
     def __repr__(self) -> str:
         return (
             f"Hierarchy({len(self):,} synsets, {len(self.leaf_index):,} leaves, {self.n_edges:,} edges, "
-            f"depth {self.depth}, branching at most {self.max_branching}, root {self.root!r})"
+            f"depth {self.depth}, branching at most {self.max_branching}, root {quote(self.root)})"
         )
 
     def _repr_html_(self) -> str:
@@ -534,16 +601,16 @@ class Hierarchy:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Hierarchy):
             return NotImplemented
-        return self._state() == other._state()
+        return self._state()[:6] == other._state()[:6]  # whatever columns a file had
 
     def __hash__(self) -> int:
         return hash((self.ids, self.n_edges))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a Hierarchy is immutable; {name!r} cannot be set")
+        raise AttributeError(f"a Hierarchy is immutable; {quote(name)} cannot be set")
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a Hierarchy is immutable; {name!r} cannot be deleted")
+        raise AttributeError(f"a Hierarchy is immutable; {quote(name)} cannot be deleted")
 
     def __copy__(self, memo: object = None) -> Hierarchy:
         return self
@@ -554,7 +621,7 @@ class Hierarchy:
         return Hierarchy, self._state()
 
     def _state(self) -> tuple[Any, ...]:
-        return self.ids, self._parent_lists(), self._names, self._merged, self._own_leaf, self._ranks
+        return self.ids, self._parent_lists(), self._names, self._merged, self._own_leaf, self._ranks, self.columns
 
     def _ids(self, indices: Iterable[int]) -> tuple[str, ...]:
         return tuple(self.ids[i] for i in indices)
@@ -576,7 +643,7 @@ class Hierarchy:
         place = {i: k for k, i in enumerate(kept)}
         rows = [[place[p] for p in parents[i]] for i in kept]
         chains = {**self._merged, **(merged or {})}
-        return Hierarchy(self._ids(kept), rows, self._names, chains, self._own_leaf, self._ranks)
+        return Hierarchy(self._ids(kept), rows, self._names, chains, self._own_leaf, self._ranks, self.columns)
 
 
 def _row(pointer: NDArray[np.int32], index: NDArray[np.int32], i: int) -> list[int]:

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from hcep.errors import DatasetError, near_matches
+from hcep.errors import DatasetError, near_matches, quote
 from hcep.hierarchy.graph import Hierarchy
 
 
@@ -74,22 +74,26 @@ def imagenet_wnid(name: str) -> str:
     >>> imagenet_wnid("tench"), imagenet_wnid("golf_ball"), imagenet_wnid("dog"), imagenet_wnid("n01440764")
     ('n01440764', 'n03445777', 'n02084071', 'n01440764')
     """
-    if name in _synsets():
-        return name
-    by_first, by_any = _names()
-    key = _plain(name)
-    wnids = by_first.get(key) or by_any.get(key)
-    if wnids is None:
+    candidates = imagenet_wnids(name)
+    if not candidates:
         raise DatasetError(
-            f"{name!r} is neither a WordNet id nor a name in the hierarchy of ImageNet-1k."
-            + near_matches(key, by_any)
+            f"{quote(name)} is neither a WordNet id nor a name in the hierarchy of ImageNet-1k."
+            + near_matches(_plain(name), _names()[1])
             + " Give a WordNet id, such as 'n01440764', or your own hierarchy."
         )
-    candidates = [wnid for wnid in wnids if wnid in imagenet_classes()] or wnids
     if len(candidates) > 1:
         meanings = "; ".join(f"{wnid}: {_synsets()[wnid].gloss}" for wnid in candidates)
-        raise DatasetError(f"{name!r} is the name of {len(candidates)} synsets; give the id of one ({meanings})")
+        raise DatasetError(f"{quote(name)} is the name of {len(candidates)} synsets; give the id of one ({meanings})")
     return candidates[0]
+
+
+def imagenet_wnids(name: str) -> list[str]:
+    """The WordNet ids that a name may mean, as `imagenet_wnid` reads it; none for an unknown name."""
+    if name in _synsets():
+        return [name]
+    by_first, by_any = _names()
+    wnids = by_first.get(_plain(name)) or by_any.get(_plain(name)) or []
+    return [wnid for wnid in wnids if wnid in imagenet_classes()] or wnids
 
 
 def synset_gloss(wnid: str) -> str:

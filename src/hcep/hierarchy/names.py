@@ -12,6 +12,8 @@ import numpy as np
 
 #: Shorter names that differ in one letter, such as "cat" and "bat", are not suspicious.
 MIN_LETTERS = 8
+#: Longer names are sentences, whose deletions would fill memory; more names that differ alike follow a system.
+MAX_LETTERS, MAX_ALIKE = 100, 50
 _WORDS = tomllib.loads(Path(__file__).with_name("plurals.toml").read_text("utf-8"))
 
 
@@ -47,23 +49,31 @@ def with_article(name: str, *, capital: bool = False) -> str:
 #: Starts of names that are spoken with a vowel.
 _VOWEL = re.compile(r"(?!uni(?!n)|us[aeiou]|uk|ut[aeio]|eu|one\b)[aeiou]|hour|honest|heir", re.IGNORECASE)
 #: Endings of the second word of Latin names, and of first words that are English adjectives instead.
-_LATIN, _ADJECTIVE = ("us", "um", "is", "ae", "a", "i", "ens", "ans", "or", "ides", "oides"), ("an", "ese", "ish", "ic")
+_LATIN = ("us", "um", "is", "ae", "a", "i", "ens", "ans", "or", "os", "ale", "ides", "oides", "ax", "ix")
+_ADJECTIVE = ("an", "ese", "ish", "ic", "ine")
 
 
 def _stands_alone(name: str) -> bool:
     words = name.split()
-    last = words[-1].lower() if words else ""
+    head = words[: words.index("of")] if "of" in words[1:] else words  # "a chest of drawers"
+    last = head[-1].lower() if head else ""
     if not name[:1].isalpha() or re.search(r"[\d_]", name) or last in _WORDS["uncountable"] or singular(last) != last:
         return True
     if not name[0].isupper() or name.isupper():
         return False
     is_latin = last.endswith(_LATIN) and last not in _WORDS["not_latin"] and not words[0].endswith(_ADJECTIVE)
+    is_latin = is_latin or last in _WORDS["latin"] or last == words[0].lower()  # Lynx lynx
     return len(words) == 1 or (words[1:] == [word.lower() for word in words[1:]] and is_latin)
 
 
 def tidy(name: str) -> str:
     """The name without spaces around it and without repeated spaces inside."""
     return " ".join(name.split())
+
+
+def loose_key(name: str) -> str:
+    """A name without case, and with one space for any blanks, underscores and hyphens; accents in one form."""
+    return re.sub(r"[\s_-]+", " ", unicodedata.normalize("NFC", name).casefold()).strip()
 
 
 def spelling_key(name: str) -> str:
@@ -81,7 +91,7 @@ def same_but_for_spelling(names: Iterable[str]) -> list[tuple[str, str]]:
     by_key: dict[str, list[str]] = {}
     for name in names:
         by_key.setdefault(spelling_key(name), []).append(name)
-    pairs = (pair for alike in by_key.values() for pair in combinations(alike, 2))
+    pairs = (pair for alike in by_key.values() for pair in combinations(alike[:MAX_ALIKE], 2))
     return [(a, b) for a, b in pairs if a.casefold() != b.casefold()]
 
 
@@ -94,7 +104,7 @@ def nearly_same(names: Iterable[str]) -> list[tuple[str, str]]:
     by_key: dict[str, str] = {}
     for name in names:
         by_key.setdefault(spelling_key(name), name)
-    long_keys = [key for key in by_key if len(key) >= MIN_LETTERS]
+    long_keys = [key for key in by_key if MIN_LETTERS <= len(key) <= MAX_LETTERS]
     pairs = sorted({pair for keys in _buckets(long_keys) for pair in combinations(keys, 2)})
     return [(by_key[long_keys[i]], by_key[long_keys[j]]) for i, j in pairs if _is_slip(long_keys[i], long_keys[j])]
 
@@ -110,7 +120,7 @@ def _buckets(keys: list[str]) -> Iterator[list[int]]:
     order = np.argsort(hashes, kind="stable")
     starts = np.flatnonzero(np.diff(hashes[order], prepend=hashes[order][:1] - 1))
     for bucket in np.split(owner[order], starts[1:]) if len(starts) < len(owner) else []:
-        if len(bucket) > 1:
+        if 1 < len(bucket) <= MAX_ALIKE:
             yield bucket.tolist()
 
 

@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, to_builtins
 
 from hcep._checks import convert_record
-from hcep.errors import HierarchyError
+from hcep._files import regular
+from hcep.errors import HierarchyError, quote
+from hcep.hierarchy.columns import Columns
 
 if TYPE_CHECKING:
     from hcep.hierarchy.graph import Hierarchy
@@ -32,6 +34,7 @@ class HierarchyRecord(Struct):
     synsets: list[Synset]
     classes: dict[str, str] = {}
     ranks: dict[str, str] = {}
+    columns: Columns | None = None
 
 
 def dumps(hierarchy: "Hierarchy") -> str:
@@ -55,6 +58,8 @@ def dumps(hierarchy: "Hierarchy") -> str:
     }
     if hierarchy.ranks:
         head["ranks"] = dict(hierarchy.ranks)
+    if hierarchy.columns:
+        head["columns"] = to_builtins(hierarchy.columns)
     opening = json.dumps(head, ensure_ascii=False, indent=2).removesuffix("\n}")
     return opening + ',\n  "synsets": [\n' + ",\n".join(lines) + "\n  ]\n}\n"
 
@@ -63,7 +68,7 @@ def loads(source: str | Path) -> HierarchyRecord:
     """Read a file or its text, and check that types are right, ids are unique and every concept is reachable."""
     is_text = isinstance(source, str) and source.lstrip().startswith("{")
     try:
-        text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
+        text = str(source) if is_text else regular(source).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise HierarchyError(f"no hierarchy file at {str(source)!r}") from None
     except (OSError, ValueError) as error:  # a directory, another encoding, text that is neither JSON nor a path
@@ -77,25 +82,27 @@ def loads(source: str | Path) -> HierarchyRecord:
         raise HierarchyError(f'not a hierarchy file: expected a JSON object with "format": "{FORMAT}"')
     if data.get("version") != VERSION:
         advice = f"this release reads version {VERSION}: upgrade hcep"
-        raise HierarchyError(f"hierarchy file of version {data.get('version')!r}; {advice}")
+        raise HierarchyError(f"hierarchy file of version {quote(data.get('version'))}; {advice}")
     record = convert_record(data, HierarchyRecord, "hierarchy file", HierarchyError)
     known: set[str] = set()
     for synset in record.synsets:
         if synset.id in known:
-            raise HierarchyError(f"hierarchy file: concept {synset.id!r} appears twice; keep one")
+            raise HierarchyError(f"hierarchy file: concept {quote(synset.id)} appears twice; keep one")
         if not synset.parents and synset.id != record.root:
             raise HierarchyError(
-                f"hierarchy file: concept {synset.id!r} has no parents and is not the root {record.root!r}; "
+                f"hierarchy file: concept {quote(synset.id)} has no parents and is not the root {quote(record.root)}; "
                 'give it "parents" or remove it'
             )
         known.add(synset.id)
     inner = dict.fromkeys(parent for synset in record.synsets for parent in synset.parents)
     missing = [named for named in (*record.classes.values(), record.root, *inner) if named not in known]
     if missing:
-        message = f'{missing[0]!r} is a root, parent or class but is not in "synsets"; add it there'
+        message = f'{quote(missing[0])} is a root, parent or class but is not in "synsets"; add it there'
         raise HierarchyError(f"hierarchy file: {message}")
     for label, leaf in record.classes.items():
         if leaf in inner:
-            message = f"the leaf of class {label!r} is {leaf!r}, which has concepts below it; it must be a leaf"
+            message = (
+                f"the leaf of class {quote(label)} is {quote(leaf)}, which has concepts below it; it must be a leaf"
+            )
             raise HierarchyError(f"hierarchy file: {message}")
     return record

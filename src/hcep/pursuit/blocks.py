@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep._progress import progress as bar
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quote
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -51,7 +51,7 @@ def n_threads(n_jobs: int | None) -> int:
         limit = os.environ.get("OMP_NUM_THREADS", "")
         return min(n_cores, int(limit)) if limit.isdigit() and int(limit) > 0 else n_cores
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs == 0:
-        raise HCEPError(f"n_jobs must be a positive number of threads, -1 for all cores, or None; got {n_jobs!r}")
+        raise HCEPError(f"n_jobs must be a positive number of threads, -1 for all cores, or None; got {quote(n_jobs)}")
     return int(n_jobs) if n_jobs > 0 else max(1, n_cores + 1 + int(n_jobs))
 
 

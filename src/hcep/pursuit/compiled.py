@@ -11,6 +11,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -27,6 +28,8 @@ Array = NDArray[Any]
 ZERO, ONE = cast(int, np.int64(0)), cast(int, np.int64(1))
 #: A pivot of a Gram matrix below this share of its diagonal is rounding, as squares have half the digits of norms.
 ROUNDING = 1e-12
+#: Free bytes on disk that kernels need; without them, numba would fail while it writes.
+MIN_FREE = 20_000_000
 
 
 def kernel_sources(package: Path) -> list[Path]:
@@ -49,7 +52,7 @@ def kernel_folder() -> Path:
 
 
 def _writable(folder: Path) -> bool:
-    """Create the folder, delete folders of other sources that are two months old, and return whether it is writable."""
+    """Create the folder, delete folders of other sources that are two months old, and return whether kernels fit in."""
     try:
         if not folder.exists():
             folder.mkdir(parents=True)
@@ -58,7 +61,7 @@ def _writable(folder: Path) -> bool:
                     shutil.rmtree(other, ignore_errors=True)
     except OSError:
         return False
-    return os.access(folder, os.W_OK)
+    return os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > MIN_FREE
 
 
 def kernel(function: F) -> F:
@@ -66,9 +69,22 @@ def kernel(function: F) -> F:
     before = config.CACHE_DIR  # type: ignore[attr-defined]
     config.CACHE_DIR = str(_FOLDER)  # type: ignore[attr-defined]  # numba reads it when it decorates
     try:
-        return cast(F, njit(cache=_CACHED, nogil=True)(function))
+        compiled = njit(cache=_CACHED, nogil=True)(function)
     finally:
         config.CACHE_DIR = before  # type: ignore[attr-defined]
+    if hasattr(compiled, "_cache"):  # not if NUMBA_DISABLE_JIT is set
+        compiled._cache.save_overload = _if_possible(compiled._cache.save_overload)
+    return cast(F, compiled)
+
+
+def _if_possible(save: Callable[..., object]) -> Callable[..., None]:
+    """Save to the cache unless a quota or a disk that is full by now prevents it: the program works without."""
+
+    def save_overload(*overload: object) -> None:
+        with suppress(OSError):
+            save(*overload)
+
+    return save_overload
 
 
 _FOLDER = kernel_folder()

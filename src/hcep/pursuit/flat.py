@@ -5,9 +5,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from hcep._checks import require_not_negative, require_positive
 from hcep.dictionary import ConceptDictionary
-from hcep.dictionary.checks import check_shape, working_dtype
+from hcep.dictionary.checks import as_embeddings, check_shape, working_dtype
 from hcep.dictionary.path_problem import equal_or_opposite
 from hcep.errors import HCEPError
+from hcep.hierarchy import Hierarchy
 from hcep.pursuit.blocks import for_blocks
 from hcep.pursuit.result import FlatResult, codes_of
 from hcep.pursuit.tables import Images
@@ -18,7 +19,7 @@ MAX_ATOMS = 30_000
 
 def omp(
     X: ArrayLike,
-    dictionary: ConceptDictionary,
+    dictionary: ConceptDictionary | NDArray[np.floating],
     n_nonzero: int | None = None,
     tol: float = 0.0,
     *,
@@ -31,9 +32,10 @@ def omp(
     ----------
     X : array of shape (n_images, n_dims)
         Raw embeddings, as for `hb_omp`.
-    dictionary : ConceptDictionary
+    dictionary : ConceptDictionary or array of shape (n_atoms, n_dims)
+        An array holds atoms of your own in its rows; supports then name them "0", "1" and so on.
     n_nonzero : int, optional
-        The most atoms to select per image; the depth of the hierarchy by default.
+        The most atoms to select per image; the depth of the hierarchy by default. An array of atoms needs it.
     tol : float
         Stop when the norm of the residual is below this value. (scikit-learn uses its square.)
     progress : bool
@@ -63,9 +65,15 @@ def omp(
     >>> d = ConceptDictionary.from_leaf_embeddings(h, {"cat": [1.0, 0.0], "dog": [0.8, 0.6], "car": [0.0, 2.0]})
     >>> omp(np.array([[2.0, 1.0]]), d, n_nonzero=2).supports
     [('dog', 'car')]
+    >>> omp(np.array([[2.0, 1.0]]), np.eye(2), n_nonzero=1).codes.toarray()
+    array([[2., 0.]])
     """
     from hcep.pursuit.flat_kernel import Atoms, search_flat
 
+    if not isinstance(dictionary, ConceptDictionary):
+        if n_nonzero is None:
+            raise HCEPError("n_nonzero must be given with an array of atoms: the most atoms to select per image")
+        dictionary = _flat_dictionary(dictionary)
     rows = check_shape(X, dictionary.n_dims)
     require_positive("n_nonzero", n_nonzero, "the depth of the hierarchy")
     tolerance = require_not_negative("tol", tol)
@@ -94,6 +102,14 @@ def omp(
         coefficients = (coefficients / norms[distinct][selected]).astype(dtype)
         selected = np.where(selected >= 0, distinct[selected], -1)
     return FlatResult(dictionary, codes_of(selected, coefficients, dictionary.n_atoms), residuals, selected)
+
+
+def _flat_dictionary(atoms: ArrayLike) -> ConceptDictionary:
+    """Return a dictionary in which every atom is a child of the root."""
+    rows = as_embeddings(atoms, name="dictionary")
+    names = [str(i) for i in range(len(rows))]
+    hierarchy = Hierarchy.from_edges([("atoms", name) for name in names])
+    return ConceptDictionary.from_synset_embeddings(hierarchy, dict(zip(names, rows, strict=True)))
 
 
 def distinct_directions(atoms: NDArray[np.float64], norms: NDArray[np.float64]) -> NDArray[np.int32]:

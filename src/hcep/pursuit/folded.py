@@ -22,7 +22,7 @@ from scipy.linalg import qr, solve_triangular
 
 from hcep.dictionary import ConceptDictionary, PathProblem
 from hcep.dictionary.checks import CHUNK, Embeddings, check_shape, refuse_non_finite, working_dtype
-from hcep.dictionary.transform import EmbeddingTransform, prepared_rows
+from hcep.dictionary.transform import prepared_rows
 from hcep.pursuit.blocks import FEW, block_size, for_blocks, squared_norms
 from hcep.pursuit.search import score_labels
 from hcep.pursuit.tables import Tables
@@ -83,7 +83,7 @@ class Fold:
     def _build(cls, dictionary: ConceptDictionary, problem: PathProblem, precision: str | None) -> Fold:
         tree, directions, offset = problem.tree, problem.directions, problem.offset
         if precision is not None:
-            directions, constant = _folded(dictionary.transform, directions)
+            directions, constant = dictionary.transform.pulled_back(directions)
             offset = offset + constant
         norm = np.zeros(tree.n_nodes)
         norm[1:] = problem.triangle[np.arange(1, tree.n_nodes), tree.level[1:] - 1]
@@ -198,7 +198,7 @@ def for_scores(
         if len(rows) <= FEW:
             keep(block, *_few_scores(fold, p, class_of_node, n_classes))
             return
-        scores, best = score_labels(p, fold.tables, float(anchor), class_of_node, n_classes)
+        scores, best = score_labels(p, fold.tables, float(problem.anchor), class_of_node, n_classes)
         keep(block, scores.T, best)
 
     for_blocks(len(rows), work, n_jobs, block=min(BLOCK, block_size(len(problem.directions))))
@@ -214,14 +214,6 @@ def _few_scores(
     if n_classes:
         np.maximum.at(by_class, class_of_node[ends], scores)
     return by_class.T, class_of_node[ends[scores.argmax(axis=0)]].astype(np.intp)
-
-
-def _folded(transform: EmbeddingTransform, q: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the directions ``s W q`` and the constant of each product."""
-    n_raw = q.shape[1] - transform.n_constants
-    directions = transform.scale * (q[:, :n_raw] if transform.whitener is None else q[:, :n_raw] @ transform.whitener.T)
-    constant = np.zeros(len(q)) if transform.mean is None else -(directions @ transform.mean)
-    return directions, constant if transform.constants is None else constant + q[:, n_raw:] @ transform.constants
 
 
 def _spanned(q: NDArray[np.float64], n_leaves: int, allowed: bool) -> tuple[NDArray[np.intp], NDArray[np.float64]]:

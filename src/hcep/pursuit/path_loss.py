@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hcep._checks import require, require_not_negative
 from hcep.dictionary import PathProblem
 from hcep.dictionary.concept_dictionary import average_upwards
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quote
 from hcep.hierarchy import Hierarchy
 
 Tensor = Any
@@ -99,7 +99,7 @@ def path_loss_terms(
     """
     torch = require("torch", "torch", "the path loss")
     if not anchor > 0.0 or not temperature > 0.0:
-        raise HCEPError(f"anchor and temperature must be above 0; got {anchor!r} and {temperature!r}")
+        raise HCEPError(f"anchor and temperature must be above 0; got {quote(anchor)} and {quote(temperature)}")
     if tuple(leaf_embeddings.shape) != (len(hierarchy.leaves), X.shape[-1]):
         raise HCEPError(
             f"leaf_embeddings must have shape ({len(hierarchy.leaves)}, {X.shape[-1]}), one row per leaf of the "

@@ -6,6 +6,7 @@ instead, because loading the compiled kernels would take longer. The answers are
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from hcep._checks import require_not_negative, require_positive
 from hcep.dictionary import ConceptDictionary, PathProblem
 from hcep.dictionary.checks import check_shape, refuse_non_finite, working_dtype
 from hcep.dictionary.path_problem import namespace
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quote
 from hcep.pursuit.blocks import BLOCK, FEW, block_size, for_blocks, n_threads
 from hcep.pursuit.limits import PathLimits
 from hcep.pursuit.result import PathResult, Trace, path_codes
@@ -33,6 +34,8 @@ SOLVED = 8192
 MAX_TRACE = 200_000_000
 #: A beam that visits less than one in this many directions computes only the products it needs.
 LAZY = 8
+#: How a beam chooses the children to try: a rule by its name, or a function of gains and shares (see `hb_omp`).
+Select = Literal["cosine", "gain"] | Callable[[Any, Any], Any]
 #: Called with a block of images, the objective of each of their complete rooted paths, and their `n_best` nodes.
 OnObjectives = Callable[[slice, NDArray[np.float64], NDArray[np.int32]], None]
 
@@ -54,26 +57,34 @@ class SearchOptions:
     signed: bool = False
     anchor: float = 0.0
     n_jobs: int | None = None
+    select: Select = "cosine"
 
     def __post_init__(self) -> None:
         require_positive("beam_width", self.beam_width, "an exact search of all rooted paths")
         require_positive("max_steps", self.max_steps, "the depth of the hierarchy")
         require_not_negative("tol", self.tol)
         require_not_negative("anchor", self.anchor)
+        if self.select not in ("cosine", "gain") and not callable(self.select):
+            raise HCEPError(
+                f"select must be 'cosine', 'gain' or a function of gains and shares; got {quote(self.select)}"
+            )
+        if self.select != "cosine" and self.beam_width is None:
+            raise HCEPError("select chooses the children that a beam tries, so it needs a beam_width")
         n_threads(self.n_jobs)
 
 
 @overload
 def hb_omp(
     X: ArrayLike, dictionary: ConceptDictionary, *, beam_width: int | None = 8, max_steps: int | None = None,
-    tol: float = 0.0, signed: bool = False, anchor: float = 0.0, n_best: int = 1, n_paths: None = None,
-    trace: bool = False, progress: bool = False, n_jobs: int | None = None,
+    tol: float = 0.0, signed: bool = False, anchor: float = 0.0, select: Select = "cosine",
+    n_best: int = 1, n_paths: None = None, trace: bool = False, progress: bool = False, n_jobs: int | None = None,
 ) -> PathResult: ...  # fmt: skip
 @overload
 def hb_omp(
     X: ArrayLike, dictionary: ConceptDictionary, *, beam_width: int | None = 8, max_steps: int | None = None,
-    tol: float = 0.0, signed: bool = False, anchor: float = 0.0, n_best: int = 1, n_paths: int | Literal["auto"],
-    trace: bool = False, progress: bool = False, n_jobs: int | None = None,
+    tol: float = 0.0, signed: bool = False, anchor: float = 0.0, select: Select = "cosine",
+    n_best: int = 1, n_paths: int | Literal["auto"], trace: bool = False, progress: bool = False,
+    n_jobs: int | None = None,
 ) -> PathSums: ...  # fmt: skip
 def hb_omp(
     X: ArrayLike,
@@ -84,6 +95,7 @@ def hb_omp(
     tol: float = 0.0,
     signed: bool = False,
     anchor: float = 0.0,
+    select: Select = "cosine",
     n_best: int = 1,
     n_paths: int | Literal["auto"] | None = None,
     trace: bool = False,
@@ -108,7 +120,16 @@ def hb_omp(
     signed : bool
         Require a positive new coefficient for each child. A hypothesis without such a child ends there.
     anchor : float
-        Weight lambda of the prior that coefficients are 1; 0 gives the published algorithm.
+        Weight of the prior that coefficients are 1, relative to the mean square norm of images
+        (``dictionary.anchor_unit``), so that it does not depend on the scale of embeddings and means the same as in
+        `HCEPClassifier`; 0 gives the published algorithm.
+    select : {"cosine", "gain"} or callable
+        The rule by which each hypothesis chooses the children to try. "cosine" is the published ``|cos(r, d)|``, and
+        "gain" is the normalised rule of IP-OMP: by how much the child would reduce the residual. A function
+        ``select(gains, shares)`` gets the signed gains, of shape (n_images, n_nodes), and for each node the share of
+        its atom's norm that lies outside the span of the atoms above it. It returns a key for each image and node,
+        the highest first, and ``-inf`` for a child that must not be tried. Nodes are those of
+        ``dictionary.hierarchy.path_tree``. For tensors, both are tensors.
     n_best : int
         The number of hypotheses of the final beam to return for each image, including the answer.
     n_paths : int or "auto", optional
@@ -141,7 +162,10 @@ def hb_omp(
 
         ||x - sum_v a_v d_v||**2 + lambda * ||a - 1||**2     over rooted paths and a
 
-    Ties go to the node that comes first, in breadth-first order, in the tree of rooted paths.
+    where lambda is the anchor times ``dictionary.anchor_unit``.
+    Ties go to the node that comes first, in breadth-first order, in the tree of rooted paths. The path to a node is
+    fixed, so a gain does not depend on the beam: it is ``<r, d - P d> / ||d - P d||``, where P projects onto the atoms
+    above, and the published cosine is ``|gain| * share / ||r||``.
 
     References
     ----------
@@ -159,21 +183,17 @@ def hb_omp(
     >>> result.paths, result.coefficients(0)
     ([('animal', 'cat')], array([1. , 1.2]))
     """
-    options = SearchOptions(beam_width, max_steps, tol, signed, anchor, n_jobs)
+    options = SearchOptions(beam_width, max_steps, tol, signed, anchor, n_jobs, select)
     if n_paths is not None:
         from hcep.pursuit.several import search_several
 
-        if trace or n_best != 1:
-            raise HCEPError("n_paths cannot be combined with trace or n_best")
+        if trace or n_best != 1 or select != "cosine":
+            raise HCEPError("n_paths cannot be combined with trace, n_best or select")
         return search_several(X, dictionary, options, n_paths, progress=progress)
     if "torch" in sys.modules and isinstance(X, sys.modules["torch"].Tensor):
         from hcep.pursuit.tensors import search_tensors
 
-        if trace:
-            raise HCEPError("trace=True is not supported for tensors; pass X.cpu().numpy()")
-        problem = dictionary.path_problem(anchor)
-        rules = search_rules(problem, options)
-        return search_tensors(X, dictionary, rules, exact=beam_width is None, n_best=n_best, progress=progress)
+        return search_tensors(X, dictionary, options, n_best=n_best, trace=trace, progress=progress)
     return search(X, dictionary, options, n_best=n_best, trace=trace, progress=progress)
 
 
@@ -227,24 +247,25 @@ def search(
     if limits is not None and limits.state.shape[1] != problem.tree.n_nodes:
         raise HCEPError("limits must be built from the hierarchy of the dictionary")
     rules, n, depth = search_rules(problem, options), len(rows), problem.tree.depth
-    if trace and n * (rules.max_steps + 1) * rules.width > MAX_TRACE:
-        raise HCEPError(
-            f"a trace of {n:,} images, {rules.max_steps} steps and {rules.width:,} hypotheses is too large; "
-            "trace fewer images, or use a narrower beam"
-        )
+    trace_shape = check_trace(n, rules) if trace else (n, 0, 0)
     exact = options.beam_width is None and options.tol == 0.0 and not trace
-    lazily = not exact and not trace and on_objectives is None and _is_lazy(problem, rules)
+    needs_all = trace or on_objectives is not None or callable(options.select)
+    lazily = not exact and not needs_all and _is_lazy(problem, rules)
     find = _few if exact and n <= FEW else _exact if exact else _lazy_beam if lazily else _beam
     tables = Tables.of(problem, None if limits is None else limits.state)
+    if options.select == "gain":
+        tables = tables._replace(share=np.ones_like(tables.share))
     nodes = np.full((n, n_best), -1, dtype=np.int32)
     norms = np.full((n, n_best), np.nan)
     coefficients = np.zeros((n, depth), dtype=working_dtype(rows))
-    steps = np.full((n, rules.max_steps + 1, rules.width) if trace else (n, 0, 0), -1, dtype=np.int32)
+    steps = np.full(trace_shape, -1, dtype=np.int32)
     step_norms = np.full(steps.shape, np.nan)
     shares, own_shares = (np.full((n, depth), np.nan) if explained else None for _ in range(2))
 
     def work(block: slice) -> None:
         images = project(rows, block, dictionary, problem, limits, lazily)
+        if callable(options.select):
+            images = images._replace(keys=selection_keys(problem, images.p, options.select))
         find(problem, images, tables, rules, nodes[block], steps[block])
         if on_objectives is not None:
             on_objectives(block, leaf_objectives(problem, images, tables, rules), nodes[block])
@@ -283,8 +304,8 @@ def path_objectives(
 
     Notes
     -----
-    The objective is the minimum of ``||x - D^T a||**2 + lambda ||a - 1||**2`` over a. The path with the lowest
-    objective is the answer of ``hb_omp(..., beam_width=None)``, if that answer ends in a leaf.
+    The objective is the minimum of ``||x - D^T a||**2 + lambda ||a - 1||**2`` over a, as in `hb_omp`. The path with
+    the lowest objective is the answer of ``hb_omp(..., beam_width=None)``, if that answer ends in a leaf.
 
     Examples
     --------
@@ -325,6 +346,29 @@ def project(
     return Images.of(x, p, None if limits is None else limits.limit(block), directions)
 
 
+def check_trace(n_images: int, rules: Rules) -> tuple[int, int, int]:
+    """Return the shape of a trace of so many images; raise HCEPError if it is too large."""
+    shape = n_images, rules.max_steps + 1, rules.width
+    if math.prod(shape) > MAX_TRACE:
+        raise HCEPError(
+            f"a trace of {n_images:,} images, {rules.max_steps} steps and {rules.width:,} hypotheses is too large; "
+            "trace fewer images, or use a narrower beam"
+        )
+    return shape
+
+
+def selection_keys(problem: PathProblem, products: Any, select: Callable[[Any, Any], Any]) -> Any:
+    """Return the keys of all nodes by a rule of the caller's own, shape (n_images, n_nodes), for arrays or tensors."""
+    xp, gains = namespace(products), problem.values(products).T
+    keys = xp.asarray(select(gains, problem.share), **_where(gains))
+    if keys.shape != gains.shape or bool(xp.isnan(keys).any()):
+        raise HCEPError(
+            f"select must return one number for each image and node, of shape {tuple(gains.shape)}; "
+            f"got shape {tuple(keys.shape)}" + (" with NaN" if keys.shape == gains.shape else "")
+        )
+    return keys if xp is not np else np.ascontiguousarray(keys)
+
+
 def search_rules(problem: PathProblem, options: SearchOptions) -> Rules:
     """Return the options of a search, limited by the size of the tree."""
     tree = problem.tree
@@ -340,7 +384,7 @@ def search_rules(problem: PathProblem, options: SearchOptions) -> Rules:
         n_within=int(np.searchsorted(tree.level, max_steps + 1)),
         tol=float(options.tol),
         signed=bool(options.signed),
-        anchor=float(options.anchor),
+        anchor=float(problem.anchor),
     )
 
 

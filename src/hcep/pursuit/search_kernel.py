@@ -159,7 +159,7 @@ def search_beam(images: Images, tables: Tables, rules: Rules, final_nodes: Array
             if rules.tol > 0.0 and near_enough(i, beam, size, images, tables, rules, path):
                 break
             look_up(images.p[i], beam.nodes, size, tables, values)
-            size, goes_on = extend(i, beam, size, values, ZERO, images.limit, tables, rules, work)
+            size, goes_on = extend(i, beam, size, values, ZERO, images, tables, rules, work)
             if not goes_on:
                 break
         finish_beam(beam, size, final_nodes[i])
@@ -176,7 +176,7 @@ def search_beam_lazily(images: Images, tables: Tables, rules: Rules, final_nodes
         values, any_goes_on = multiply(images, nodes, sizes, tables, starts), False
         for i in range(n_images):
             beam = Beam(scores[i], nodes[i])
-            sizes[i], goes_on = extend(i, beam, sizes[i], values, starts[i], images.limit, tables, rules, work)
+            sizes[i], goes_on = extend(i, beam, sizes[i], values, starts[i], images, tables, rules, work)
             any_goes_on |= goes_on
         if not any_goes_on:
             break
@@ -214,22 +214,25 @@ def finish_beam(beam: Beam, size: int, final_nodes: Array) -> None:
 
 @piece
 def extend(
-    i: int, beam: Beam, size: int, values: Array, at: int, limit: Array, tables: Tables, rules: Rules, work: Workspace
+    i: int, beam: Beam, size: int, values: Array, at: int, images: Images, tables: Tables, rules: Rules, work: Workspace
 ) -> tuple[int, bool]:
     """Apply Algorithm 3 to the whole beam in place; return its new size and whether any hypothesis was extended.
 
-    `values`, from position `at` on, holds ``p_v`` of the children of each hypothesis.
+    `values`, from position `at` on, holds ``p_v`` of the children of each hypothesis. A child whose key is ``-inf`` is
+    not tried.
     """
     # Fields are read once, because numba counts references at every access.
     share, first_child, n_children = tables.share, tables.first_child, tables.n_children
+    limit, own_keys = images.limit, images.keys
     (scores, nodes), (keys, eligible, new_scores, new_nodes) = beam, work
     n_tried, goes_on = ZERO, False
     for h in range(size):
         first, n_eligible = first_child[nodes[h]], ZERO
         for v in range(first, first + n_children[nodes[h]]):
             value = values[at + v - first]
-            if not is_barred(i, v, value, limit, tables, rules.signed):
-                keys[n_eligible], eligible[n_eligible] = abs(value) * share[v], v
+            key = own_keys[i, v] if len(own_keys) else abs(value) * share[v]
+            if key > -np.inf and not is_barred(i, v, value, limit, tables, rules.signed):
+                keys[n_eligible], eligible[n_eligible] = key, v
                 n_eligible += 1
         if n_eligible == 0:
             new_scores[n_tried], new_nodes[n_tried] = scores[h], nodes[h]

@@ -11,7 +11,7 @@ from scipy import sparse
 from hcep._checks import require_positive
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import check_shape
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quote
 from hcep.pursuit.blocks import block_size, for_blocks
 from hcep.pursuit.flat import MAX_ATOMS
 from hcep.pursuit.result import Path, codes_of, path_of
@@ -155,7 +155,7 @@ def search_several(
     most = min(MAX_PATHS if n_paths == "auto" else n_paths, n_leaves)
     width = min(options.beam_width or WIDTH, n_leaves)
     rule = (stopping or Stopping()) if n_paths == "auto" else Stopping(-np.inf, 0.0)
-    rules = SumRules(float(options.anchor), SPREAD, SMALLEST, width, TRIED * width, *rule)
+    rules = SumRules(float(problem.anchor), SPREAD, SMALLEST, width, TRIED * width, *rule)
     n, size = len(rows), most * dictionary.hierarchy.path_tree.depth
     sums = Sums(
         np.full((n, most), -1, dtype=np.int64), np.zeros((n, most)), np.full((n, most), np.nan),
@@ -198,7 +198,7 @@ def _leaves(dictionary: ConceptDictionary) -> tuple[NDArray[np.intp], Any, NDArr
 
 def _check(dictionary: ConceptDictionary, options: SearchOptions, n_paths: int | str) -> None:
     if isinstance(n_paths, str) and n_paths != "auto":
-        raise HCEPError(f"n_paths must be 'auto' or a positive number of paths, got {n_paths!r}")
+        raise HCEPError(f"n_paths must be 'auto' or a positive number of paths, got {quote(n_paths)}")
     if n_paths != "auto":
         require_positive("n_paths", n_paths)
     if not options.anchor > 0.0:

@@ -20,6 +20,7 @@ class Images(NamedTuple):
 
     If products are computed as needed, p has no columns, and `directions` holds the directions in the precision of the
     images. `limit` is the row of ``Tables.state`` that applies to each image; it is empty if all paths are open to all.
+    `keys` is how much each image likes each node if a rule of the caller's own says so; otherwise it has no rows.
     """
 
     x: Array
@@ -28,6 +29,7 @@ class Images(NamedTuple):
     cancelled: float
     limit: Array
     directions: Array
+    keys: Array
 
     @classmethod
     def of(cls, x: Array, p: Array, limit: Array | None = None, directions: Array | None = None) -> Images:
@@ -35,7 +37,8 @@ class Images(NamedTuple):
         x = x.view()
         x.flags.writeable = False
         limit = np.zeros(0, np.int32) if limit is None else limit
-        return cls(x, p, squared_norms(x), CANCELLED[x.dtype.name], limit, x[:0] if directions is None else directions)
+        directions = x[:0] if directions is None else directions
+        return cls(x, p, squared_norms(x), CANCELLED[x.dtype.name], limit, directions, np.zeros((0, 0)))
 
 
 class Tables(NamedTuple):

@@ -1,6 +1,6 @@
 """The searches on torch tensors, on any device, with the same path problem, rules and ties."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from hcep.dictionary.path_problem import namespace
 from hcep.dictionary.transform import EmbeddingTransform
 from hcep.errors import DictionaryError
 from hcep.pursuit.blocks import block_size
-from hcep.pursuit.result import Path, PathResult, path_codes
-from hcep.pursuit.search import best_paths
+from hcep.pursuit.result import Path, PathResult, Trace, path_codes
+from hcep.pursuit.search import SearchOptions, best_paths, check_trace, search_rules, selection_keys
 from hcep.pursuit.tables import Rules
 
 Tensor = Any
@@ -43,7 +43,7 @@ class TensorPathResult(PathResult):
         nodes, coefficients = (_array(t) for t in (self.nodes, self.coefficients_along))
         codes = path_codes(self.dictionary, nodes, coefficients)
         norms, best, best_norms = map(_array, (self.residual_norms, self.n_best_nodes, self.n_best_residual_norms))
-        return PathResult(self.dictionary, codes, norms, nodes, best, best_norms)
+        return PathResult(self.dictionary, codes, norms, nodes, best, best_norms, self.trace)
 
     @property
     def leaves(self) -> NDArray[np.str_]:
@@ -73,9 +73,15 @@ def _array(tensor: Tensor) -> NDArray[Any]:
 
 
 def search_tensors(
-    X: Tensor, dictionary: ConceptDictionary, rules: Rules, *, exact: bool, n_best: int, progress: bool = False
+    X: Tensor,
+    dictionary: ConceptDictionary,
+    options: SearchOptions,
+    *,
+    n_best: int,
+    trace: bool = False,
+    progress: bool = False,
 ) -> TensorPathResult:
-    """Search a tensor as `hcep.hb_omp` does; `exact` searches all rooted paths instead of a beam.
+    """Search a tensor as `hcep.hb_omp` does. The arrays of a trace are not tensors.
 
     float32, float16 and bfloat16 tensors are searched in single precision, all others in double precision. For
     bfloat16, the factors of the products of images and directions are rounded to bfloat16, and their sums are single.
@@ -86,7 +92,10 @@ def search_tensors(
     rows = X.reshape(-1, dictionary.n_dims)
     single = rows.dtype in (torch.float16, torch.bfloat16, torch.float32)
     rows, rounded = rows.to(torch.float32 if single else torch.float64), rows.dtype == torch.bfloat16
-    problem = dictionary.path_problem(rules.anchor).on(rows)
+    problem = dictionary.path_problem(options.anchor).on(rows)
+    rules = search_rules(problem, options)
+    if trace:
+        check_trace(len(rows), rules)
     step = block_size(len(problem.directions)) * (GPU_BLOCKS if rows.is_cuda else 1)
     parts = []
     with bar("pursuit", len(rows), progress, "images") as advance:
@@ -94,32 +103,45 @@ def search_tensors(
             if not bool(torch.isfinite(block).all()):
                 raise DictionaryError("X has NaN or infinite values; drop these images or encode them again")
             x = _transformed(torch, block, dictionary.transform)
-            parts.append(_search_block(problem, x, rules, exact, n_best, rounded))
+            parts.append(_search_block(problem, x, rules, options, n_best, rounded, trace))
             advance(len(block))
-    nodes, norms, coefficients = (torch.cat(column) for column in zip(*parts, strict=True))
+    coefficients, *beams = (torch.cat(column) for column in zip(*parts, strict=True))
+    nodes, norms = beams[0], beams[len(beams) // 2]
     answer = nodes[:, 0].contiguous()
     codes, best_norms = _codes(torch, problem, dictionary.n_atoms, answer, coefficients), norms[:, 0].contiguous()
-    return TensorPathResult(dictionary, codes, best_norms, answer, nodes, norms, coefficients_along=coefficients)
+    steps = Trace(dictionary, _array(beams[1]), _array(beams[3])) if trace else None
+    return TensorPathResult(dictionary, codes, best_norms, answer, nodes, norms, steps, coefficients_along=coefficients)
 
 
 def _search_block(
-    problem: PathProblem, x: Tensor, rules: Rules, exact: bool, n_best: int, rounded: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the n_best nodes of each image, their residual norms, and the coefficients of the first."""
+    problem: PathProblem, x: Tensor, rules: Rules, options: SearchOptions, n_best: int, rounded: bool, trace: bool
+) -> tuple[Tensor, ...]:
+    """Return the coefficients of each image's best path, its n_best nodes, with a trace its beams, and their norms."""
     torch = namespace(x)
     p, image = _products(torch, problem, x, rounded), torch.arange(len(x), device=x.device)
     with torch.no_grad():
         fixed, fixed_p, squares = x.detach(), p.detach(), (x.double() ** 2).sum(dim=1)
-        if exact and rules.tol == 0.0:
+        steps: list[Tensor] = []
+        if options.beam_width is None and rules.tol == 0.0 and not trace:
             nodes = best_paths(problem, fixed_p, rules, n_best)
         else:
-            nodes = _search_beam(problem, fixed, fixed_p, squares, rules, n_best)
-        owner, rank = torch.nonzero(nodes >= 0, as_tuple=True)
-        norms = torch.full(nodes.shape, float("nan"), dtype=torch.float64, device=x.device)
-        left = _squared_residuals(problem, fixed, fixed_p, squares, owner, nodes[owner, rank])
-        norms[owner, rank] = left.clamp_min(0.0).sqrt()
+            keys = selection_keys(problem, fixed_p, options.select) if callable(options.select) else None
+            share = torch.ones_like(problem.share) if options.select == "gain" else problem.share
+            traced = steps if trace else None
+            nodes = _search_beam(replace(problem, share=share), fixed, fixed_p, squares, rules, n_best, keys, traced)
+        beams = (nodes, torch.stack(steps, 1)) if trace else (nodes,)
+        norms = [_norms(problem, fixed, fixed_p, squares, beam) for beam in beams]
     coefficients = problem.coefficients(nodes[:, 0], problem.along(nodes[:, 0], p, image))
-    return nodes.to(torch.int32), norms, coefficients.to(x.dtype)
+    return coefficients.to(x.dtype), *(beam.to(torch.int32) for beam in beams), *norms
+
+
+def _norms(problem: PathProblem, x: Tensor, p: Tensor, squares: Tensor, nodes: Tensor) -> Tensor:
+    """Return the residual norms of the paths of each image, in the shape of `nodes`; NaN where that is -1."""
+    torch = namespace(x)
+    at = torch.nonzero(nodes >= 0, as_tuple=True)
+    norms = torch.full(nodes.shape, float("nan"), dtype=torch.float64, device=x.device)
+    norms[at] = _squared_residuals(problem, x, p, squares, at[0], nodes[at]).clamp_min(0.0).sqrt()
+    return norms
 
 
 def _squared_residuals(problem: PathProblem, x: Tensor, p: Tensor, squares: Tensor, image: Tensor, node: Tensor) -> Any:
@@ -141,9 +163,16 @@ def _transformed(torch: Any, X: Tensor, transform: EmbeddingTransform) -> Tensor
     if transform.unit_norm:
         norms = X.norm(dim=1, keepdim=True)
         X = X / torch.where(norms > 0, norms, 1.0)
-    X = X if transform.mean is None else X - put(transform.mean)
-    X = X * transform.scale if transform.whitener is None else X @ put(transform.scale * transform.whitener)
-    return X if transform.constants is None else torch.cat([X, put(transform.constants).expand(len(X), -1)], dim=1)
+    blocks = []
+    if transform.scale > 0.0:
+        centred = X if transform.mean is None else X - put(transform.mean)
+        whitener = transform.whitener
+        blocks.append(centred * transform.scale if whitener is None else centred @ put(transform.scale * whitener))
+    if transform.words:
+        blocks.append(X * transform.words)
+    if transform.constants is not None:
+        blocks.append(put(transform.constants).expand(len(X), -1))
+    return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
 
 
 def _products(torch: Any, problem: PathProblem, x: Tensor, rounded: bool) -> Tensor:
@@ -165,42 +194,64 @@ def _codes(torch: Any, problem: PathProblem, n_atoms: int, nodes: Tensor, coeffi
     return torch.sparse_coo_tensor(at, coefficients[rows, places], size, check_invariants=False).coalesce()
 
 
-def _search_beam(problem: PathProblem, x: Tensor, p: Tensor, squares: Tensor, rules: Rules, n_best: int) -> Tensor:
+def _search_beam(
+    problem: PathProblem,
+    x: Tensor,
+    p: Tensor,
+    squares: Tensor,
+    rules: Rules,
+    n_best: int,
+    keys: Tensor | None,
+    steps: list[Tensor] | None,
+) -> Tensor:
     """Run the paper's Algorithm 2 for all images at once; the hypotheses are a flat list of (image, node, score).
 
     The hypotheses of one image are always in the order of their nodes, because those that ended are from higher levels.
-    Stable sorts therefore give ties to the lowest node.
+    Stable sorts therefore give ties to the lowest node. `keys` is how much each image likes each node, where a rule of
+    the caller's own says so. `steps` gets the beam before every step and after the last one.
     """
     torch, n_images, device = namespace(x), len(x), x.device
     first_child, all_children = (torch.from_numpy(a.copy()).to(device) for a in _children(problem))
     image = torch.arange(n_images, device=device)
     node, score = torch.zeros_like(image), torch.zeros(n_images, dtype=torch.float64, device=device)
-    stopped = torch.zeros(n_images, dtype=torch.bool, device=device)
-    for _ in range(rules.max_steps):
+    goes_on = torch.ones(n_images, dtype=torch.bool, device=device)
+    for step in range(rules.max_steps + 1):
+        if steps is not None:
+            steps.append(_best_first(torch, image, node, score, goes_on, rules.width))
+        if step == rules.max_steps:
+            break
         if rules.tol > 0.0:
             near = _squared_residuals(problem, x, p, squares, image, node) < rules.tol**2
-            stopped[image[near]] = True
-        n_children = torch.where(stopped[image], 0, all_children[node])
+            goes_on[image[near]] = False
+        n_children = torch.where(goes_on[image], all_children[node], 0)
         owner = torch.repeat_interleave(n_children)
         before = torch.cumsum(n_children, 0) - n_children
         child = first_child[node[owner]] + torch.arange(len(owner), device=device) - before[owner]
         column = problem.column[child]
         value = (p[image[owner], column].double() + problem.offset[column]) * problem.sign[child]
-        if rules.signed:
-            owner, child, value = (t[value > 0.0] for t in (owner, child, value))
+        key = value.abs() * problem.share[child] if keys is None else keys[image[owner], child]
+        if rules.signed or keys is not None:
+            tried = (key > -torch.inf) & ((value > 0.0) | (not rules.signed))
+            owner, child, value, key = (t[tried] for t in (owner, child, value, key))
         if rules.widest > rules.width:
-            tried = _ranks(torch, owner, value.abs() * problem.share[child]) < rules.width
+            tried = _ranks(torch, owner, key) < rules.width
             owner, child, value = owner[tried], child[tried], value[tried]
-        if not len(owner):
-            break
+        goes_on[:] = False
+        goes_on[image[owner]] = True
         ended = torch.bincount(owner, minlength=len(node)) == 0
         score = torch.cat([score[ended], score[owner] + value**2 - rules.anchor])
         image, node = torch.cat([image[ended], image[owner]]), torch.cat([node[ended], child])
         best = _ranks(torch, image, score) < rules.width
         image, node, score = image[best], node[best], score[best]
+    return _best_first(torch, image, node, score, torch.ones_like(goes_on), n_best)
+
+
+def _best_first(torch: Any, image: Tensor, node: Tensor, score: Tensor, included: Tensor, size: int) -> Tensor:
+    """Return the best nodes of the images that are included, (n_images, size), padded with -1."""
+    nodes = torch.full((len(included), size), -1, dtype=torch.int64, device=node.device)
     rank = _ranks(torch, image, score)
-    nodes = torch.full((n_images, n_best), -1, dtype=torch.int64, device=device)
-    nodes[image[rank < n_best], rank[rank < n_best]] = node[rank < n_best]
+    chosen = (rank < size) & included[image]
+    nodes[image[chosen], rank[chosen]] = node[chosen]
     return nodes
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from hcep.classify.classifier import HCEPClassifier
 from hcep.classify.methods.baselines import LDAClassifier, LinearProbe, OMPClassifier
 from hcep.classify.methods.nearest import HNNClassifier, NNClassifier
-from hcep.errors import HCEPError, near_matches, quoted
+from hcep.errors import HCEPError, near_matches, quote, quoted
 from hcep.hierarchy import Hierarchy
 
 
@@ -32,7 +32,9 @@ class Method:
         for option in options:
             if option not in known:
                 options_known = quoted(known, len(known)) + "." + near_matches(option, known)
-                raise HCEPError(f"method {self.name!r} has no option {option!r}; its options are {options_known}")
+                raise HCEPError(
+                    f"method {quote(self.name)} has no option {quote(option)}; its options are {options_known}"
+                )
         return self.make(hierarchy, **options)
 
 
@@ -69,5 +71,5 @@ def make_method(name: str, hierarchy: Hierarchy | None = None, **options: Any) -
     """
     if name not in METHODS:
         close = near_matches(name, METHODS)
-        raise HCEPError(f"method {name!r} is unknown; the methods are {quoted(METHODS, len(METHODS))}.{close}")
+        raise HCEPError(f"method {quote(name)} is unknown; the methods are {quoted(METHODS, len(METHODS))}.{close}")
     return METHODS[name].estimator(hierarchy, **options)

@@ -20,8 +20,8 @@ Result = PathResult | FlatResult
 class CodeClassifier(ClassifierMixin, ConceptEstimator):  # type: ignore[misc]
     """Base of the baselines: ``fit``, ``pursue`` (codes and supports), ``predict``, ``predict_proba``, ``score``.
 
-    A subclass implements ``_code``. It can also override ``_fit_method`` to fit more than the dictionary, and
-    ``_make_head`` to put a classifier on its codes. Parameters and fitted attributes are those of `ConceptEstimator`,
+    A subclass implements ``code``. It can also override ``fit_method`` to fit more than the dictionary, and
+    ``make_head`` to put a classifier on its codes. Parameters and fitted attributes are those of `ConceptEstimator`,
     plus ``head_``, which is None for a single class or a method without a head.
     """
 
@@ -32,47 +32,48 @@ class CodeClassifier(ClassifierMixin, ConceptEstimator):  # type: ignore[misc]
         """Build the dictionary, fit the method, and fit the head on the codes of the training images."""
         training = self._fit_dictionary(X, y, *self._metric())
         images, index = training.images, training.own
-        self._fit_method(images, index)
-        head = self._make_head(index) if len(self.classes_) > 1 else None
-        self.head_ = None if head is None else head.fit(self._head_input(images), index)
+        self.fit_method(images, index)
+        head = self.make_head(index) if len(self.classes_) > 1 else None
+        self.head_ = None if head is None else head.fit(self.head_input(images), index)
         self.n_iter_ = n_iterations(self.head_)
         return self
 
     def pursue(self, X: ArrayLike) -> Result:
         """Return the codes and supports of new images, (n_images, n_dims)."""
-        return self._code(self._checked_images(X))
+        return self.code(self._checked_images(X))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the class of each image, (n_images,)."""
         images = self._checked_images(X)
         if self.head_ is None:
             return np.repeat(self.classes_, len(images))
-        return self.classes_[np.asarray(self.head_.predict(self._head_input(images)), dtype=np.intp)]
+        return self.classes_[np.asarray(self.head_.predict(self.head_input(images)), dtype=np.intp)]
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the probability of each class, (n_images, n_classes)."""
         images = self._checked_images(X)
         if self.head_ is None:
             return np.ones((len(images), 1))
-        return np.asarray(self.head_.predict_proba(self._head_input(images)))
+        return np.asarray(self.head_.predict_proba(self.head_input(images)))
 
     def _metric(self) -> tuple[Any, ...]:
         """Arguments of `_fit_dictionary` after the labels: shrinkage, anchor, and so on."""
         return None, 0.0
 
-    def _fit_method(self, images: NDArray[Any], index: NDArray[np.intp]) -> None:
+    def fit_method(self, images: NDArray[Any], index: NDArray[np.intp]) -> None:
         """Fit what the method needs besides the dictionary."""
 
-    def _make_head(self, index: NDArray[np.intp]) -> Any:
+    def make_head(self, index: NDArray[np.intp]) -> Any:
         """Return the unfitted classifier on the codes, or None."""
         return None
 
-    def _code(self, images: NDArray[Any]) -> Result:
+    def code(self, images: NDArray[Any]) -> Result:
+        """Return the codes and supports of checked images, as `hcep.hb_omp` or `hcep.omp` returns them."""
         raise NotImplementedError
 
-    def _head_input(self, images: NDArray[Any]) -> Any:
+    def head_input(self, images: NDArray[Any]) -> Any:
         """Return what the head sees: the codes, unless a subclass says otherwise."""
-        return self._code(images).codes
+        return self.code(images).codes
 
     @property
     def _n_atoms_kept(self) -> int:
@@ -93,26 +94,26 @@ class ConceptMethod(CodeClassifier):
         super().__init__(hierarchy, **shared)
         self.head = head
 
-    def _make_head(self, index: NDArray[np.intp]) -> Any:
+    def make_head(self, index: NDArray[np.intp]) -> Any:
         return make_head(self.head)
 
 
 class OMPClassifier(ConceptMethod):
     """Orthogonal matching pursuit over all atoms, then a linear head: the paper's flat baseline."""
 
-    def _code(self, images: NDArray[Any]) -> FlatResult:
+    def code(self, images: NDArray[Any]) -> FlatResult:
         return omp(images, self.dictionary_, self._n_atoms_kept, n_jobs=self.n_jobs)
 
 
 class _OnEmbeddings(CodeClassifier):
     """A method whose head sees the embeddings; its codes are empty and its residuals NaN."""
 
-    def _code(self, images: NDArray[Any]) -> FlatResult:
+    def code(self, images: NDArray[Any]) -> FlatResult:
         codes = sparse.csr_array((len(images), self.dictionary_.n_atoms), dtype=images.dtype)
         nothing = np.zeros((len(images), 0), dtype=np.int32)
         return FlatResult(self.dictionary_, codes, np.full(len(images), np.nan), nothing)
 
-    def _head_input(self, images: NDArray[Any]) -> NDArray[Any]:
+    def head_input(self, images: NDArray[Any]) -> NDArray[Any]:
         return self.dictionary_.embed(images)
 
 
@@ -131,7 +132,7 @@ class LDAClassifier(_OnEmbeddings):
     def _metric(self) -> tuple[Any, ...]:
         return "auto", MEAN_ANCHOR
 
-    def _make_head(self, index: NDArray[np.intp]) -> Any:
+    def make_head(self, index: NDArray[np.intp]) -> Any:
         if len(index) == len(self.classes_):
             return KNeighborsClassifier(1)
         return LinearDiscriminantAnalysis(solver="lsqr", shrinkage=self.shrinkage_)

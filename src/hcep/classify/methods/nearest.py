@@ -83,7 +83,7 @@ def _nearest_path(
 class HNNClassifier(ConceptMethod):
     """Step to the nearest child until a leaf, then classify the 0/1 code of the path by a linear head, as published."""
 
-    def _code(self, images: NDArray[Any]) -> PathResult:
+    def code(self, images: NDArray[Any]) -> PathResult:
         return hnn(images, self.dictionary_, n_jobs=self.n_jobs, max_steps=self.max_steps)
 
 
@@ -125,7 +125,7 @@ class NNClassifier(CodeClassifier):
         scores[np.arange(len(scores)), self._nearest(images)] = scores.max(axis=1) * (1.0 + 1e-12)
         return np.asarray(scores / scores.sum(axis=1, keepdims=True))
 
-    def _code(self, images: NDArray[Any]) -> PathResult:
+    def code(self, images: NDArray[Any]) -> PathResult:
         return nn(images, self.dictionary_, n_jobs=self.n_jobs, max_steps=self.max_steps)
 
     def _nearest(self, images: NDArray[Any]) -> NDArray[np.intp]:

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep.dictionary.checks import blocks
+from hcep.dictionary.geometry.plotting import Axes, histogram, new_axes
 from hcep.dictionary.transform import unit_rows
-from hcep.errors import DictionaryError
+from hcep.errors import DictionaryError, quote
 from hcep.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
@@ -54,6 +55,11 @@ class Violations:
         """Whether every synset meets the condition."""
         return not np.any(self.fraction > 0)
 
+    def plot(self, ax: Axes = None) -> Axes:
+        """Plot how many synsets violate the condition how often, and return the axes."""
+        labels = {"xlabel": "share of comparisons that violate the condition", "ylabel": "concepts"}
+        return histogram({"": self.fraction}, ax, None, **labels)
+
 
 class HalfAngleSchedule(NamedTuple):
     """The half-angles of each level, compared with the geometric decrease that suffices for well-clustered synsets.
@@ -70,6 +76,15 @@ class HalfAngleSchedule(NamedTuple):
     largest: Floats
     bound: float
     satisfied: NDArray[np.bool_]
+
+    def plot(self, ax: Axes = None) -> Axes:
+        """Plot the largest half-angle of each level beside the schedule, and return the axes."""
+        ax, levels = new_axes()[0] if ax is None else ax, np.arange(1, len(self.largest) + 1)
+        ax.plot(levels, self.largest, "o-", label="largest half-angle")
+        ax.plot(levels, self.largest[0] * self.bound ** (levels - 1.0), "k:", label="schedule")
+        ax.legend(frameon=False)
+        ax.set(xlabel="level", ylabel="degrees", xticks=levels)
+        return ax
 
 
 class Orthogonality(NamedTuple):
@@ -88,6 +103,11 @@ class Orthogonality(NamedTuple):
     cosine: Floats
     random_cosine: Floats
 
+    def plot(self, ax: Axes = None) -> Axes:
+        """Plot the cosines of atoms with their own and with random parents, and return the axes."""
+        cosines = {"own parent": self.cosine, "random parent": self.random_cosine}
+        return histogram(cosines, ax, 0.0, xlabel="cosine of atom and parent", ylabel="atoms")
+
 
 class SimplexRegularity(NamedTuple):
     """How close the children of each synset are to a regular simplex around their mean.
@@ -105,6 +125,11 @@ class SimplexRegularity(NamedTuple):
     parent: Ints
     mean_deviation: Floats
     norm_spread: Floats
+
+    def plot(self, ax: Axes = None) -> Axes:
+        """Plot how far the children of each synset are from a regular simplex, and return the axes."""
+        values = {"cosines": self.mean_deviation, "norms": self.norm_spread}
+        return histogram(values, ax, 0.0, xlabel="deviation from a regular simplex", ylabel="parents")
 
 
 class DimensionBound(NamedTuple):
@@ -128,6 +153,13 @@ class DimensionBound(NamedTuple):
     def satisfied(self) -> bool:
         """Whether there are enough dimensions for every parent, which ``required <= n_dims`` implies."""
         return self.required_by_parents <= self.n_dims
+
+    def plot(self, ax: Axes = None) -> Axes:
+        """Plot the numbers of dimensions as bars, and return the axes."""
+        ax = new_axes()[0] if ax is None else ax
+        ax.barh(["there are", "required", "required by parents"], list(self))
+        ax.set(xlabel="dimensions")
+        return ax
 
 
 class Conditions:
@@ -192,7 +224,7 @@ class Conditions:
         largest branching anywhere in the hierarchy.
         """
         if not 0.0 < reduction <= 0.5:
-            raise DictionaryError(f"reduction must be a number in (0, 1/2], got {reduction!r}")
+            raise DictionaryError(f"reduction must be a number in (0, 1/2], got {quote(reduction)}")
         levels = self.hierarchy.levels
         largest = np.array([self.half_angles[levels == at].max() for at in range(1, self.hierarchy.depth + 1)])
         bound = min(reduction, 1.0 / self.hierarchy.max_branching)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from scipy.linalg import solve_triangular
 from hcep._checks import escape_html as escape, html_table, rounded
 from hcep.dictionary.checks import blocks
 from hcep.dictionary.geometry.conditions import Conditions, Floats, Ints, refuse_quadratic
+from hcep.dictionary.geometry.plotting import Axes, histogram, new_axes
 from hcep.dictionary.path_problem import PathProblem
 
 #: A recovery coefficient must be this far below 1, because opposite atoms make it 1 up to rounding.
@@ -84,6 +86,11 @@ class Recovery:
         """Whether HB-OMP with a beam of 1 finds a path to the leaf from the leaf's embedding, shape (n_leaves,)."""
         return self.radius > 0.0
 
+    def plot(self, ax: Axes = None) -> Axes:
+        """Plot the exact recovery coefficients of the leaves, of which those below 1 are certified; return the axes."""
+        labels = {"xlabel": "exact recovery coefficient", "ylabel": "leaves"}
+        return histogram({"": self.coefficient}, ax, 1.0, **labels)
+
 
 class Geometry(Conditions):
     """Diagnostics of a dictionary's geometry, available as ``dictionary.geometry``.
@@ -143,6 +150,21 @@ class Geometry(Conditions):
         rows = self.summary()
         width = max(map(len, rows))
         return "\n".join(f"{name.replace('_', ' '):<{width}}  {value:>10.4g}" for name, value in rows.items())
+
+    def plot(self) -> NDArray[Any]:
+        """Plot all diagnostics in one figure, and return the axes, shape (6,); each diagnostic has its own `plot`."""
+        plots: dict[str, Any] = {
+            "containment in cones": self.containment(),
+            "other concepts in cones": self.disjointness(),
+            "sibling cones": self.sibling_cones(),
+            "half-angles": self.half_angle_schedule(),
+            "orthogonality": self.orthogonality(),
+            "recovery": self.recovery(),
+        }
+        axes = new_axes(len(plots))
+        for ax, (title, diagnostic) in zip(axes, plots.items(), strict=True):
+            diagnostic.plot(ax).set_title(title)
+        return axes
 
     def recovery(self, leaves: Iterable[str] | None = None) -> Recovery:
         r"""Compute the exact recovery coefficients and the radius of greedy recovery of rooted paths.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from hcep.errors import HierarchyError, near_matches, quoted
+from hcep.errors import HierarchyError, near_matches, quote, quoted
 
 ALL = ("ids", "names", "parents", "order", "merged", "classes", "ranks")
 GRAPH = ("ids", "names", "parents")
@@ -72,8 +72,8 @@ FORMATS: dict[str, Format] = {
         ("csv", (".csv",), "tables", _BOTH, _ROWS, "rows of parent, child[, name], or a column per level"),
         ("tsv", (".tsv",), "tables", _BOTH, _ROWS, "the same, separated by tabs"),
         ("xlsx", (".xlsx", ".xlsm"), "tables", "reads", GRAPH, "the same in a workbook, through openpyxl"),
-        ("nested", (".nested.json",), "nested", _BOTH, GRAPH, "JSON objects in objects, or name/children"),
-        ("yaml", (".yaml", ".yml"), "nested:yaml", _BOTH, GRAPH, "the same shapes in YAML"),
+        ("nested", (".nested.json",), "nested", _BOTH, (*GRAPH, "ranks"), "JSON objects in objects, or name/children"),
+        ("yaml", (".yaml", ".yml"), "nested:yaml", _BOTH, (*GRAPH, "ranks"), "the same shapes in YAML"),
         ("outline", (".txt", ".md"), "outline", _BOTH, _NAMES, "indented, bulleted or numbered"),
         ("breadcrumbs", (), "breadcrumbs", "reads", ("ids", "names"), "lines such as 7 - Animals > Birds > Parrots"),
         ("newick", NEWICK, "newick", _BOTH, ("names",), "trees of biology, (cat,dog)animal; also in NEXUS"),
@@ -99,7 +99,7 @@ def find_format(file_name: str, format: str | None, *, to: str) -> Format:
     names = ", ".join(known.name for known in able)
     if format and format not in FORMATS:
         close = near_matches(format, FORMATS)
-        raise HierarchyError(f"format {format!r} is unknown; expected one of {', '.join(FORMATS)}.{close}")
+        raise HierarchyError(f"format {quote(format)} is unknown; expected one of {', '.join(FORMATS)}.{close}")
     # The format with the longest matching ending; one that can be read (or written) comes first.
     name = file_name.lower().removesuffix(".gz")
     matches = [(k in able, len(e), k) for k in FORMATS.values() for e in k.extensions if name.endswith(e)]
@@ -108,11 +108,11 @@ def find_format(file_name: str, format: str | None, *, to: str) -> Format:
     if chosen is None:
         endings = ", ".join(ending for known in able for ending in known.extensions)
         raise HierarchyError(
-            f"{file_name!r}: its ending does not name a format that can be {_DONE[to]}; expected a file ending in "
+            f"{quote(file_name)}: its ending does not name a format that can be {_DONE[to]}; expected a file ending in "
             f"{endings}, or pass format= ({_OPTION[to]} on the command line): {names}"
         )
     if chosen not in able:
-        raise HierarchyError(f"format {chosen.name!r} cannot be {_DONE[to]}; these can: {names}")
+        raise HierarchyError(f"format {quote(chosen.name)} cannot be {_DONE[to]}; these can: {names}")
     return chosen
 
 
@@ -122,4 +122,6 @@ def check_options(known: Format, options: dict[str, Any]) -> None:
     for name in options:
         if name not in takes:
             offered = quoted([*takes, *ALWAYS], 9) + near_matches(name, (*takes, *ALWAYS))
-            raise HierarchyError(f"format {known.name!r} does not have the option {name!r}; its options are {offered}")
+            raise HierarchyError(
+                f"format {quote(known.name)} does not have the option {quote(name)}; its options are {offered}"
+            )

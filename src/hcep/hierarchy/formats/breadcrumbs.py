@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from hcep.errors import counted
+from hcep.errors import counted, quote
 from hcep.hierarchy.edges import with_lone_tops
 from hcep.hierarchy.formats.draft import Draft
 from hcep.hierarchy.formats.source import Source
@@ -16,7 +16,9 @@ from hcep.hierarchy.graph import Hierarchy
 #: What separates categories, the most reliable first.
 SEPARATORS = (">", "»", "›", "→", "::", "|", "-->", "->", "=>", "/", "\\")
 #: An id at the start of a line: of a shop (``gid://... : ``), a number (``537 - ``), or cells before a tab.
-ID = re.compile(r"(?:(\w+://\S+|\d+|[A-Za-z]{0,4}[-_]?\d[\w.-]*)(?:\s+:\s+|\s+[-–]\s+|\s*,\s*)|([^\t>]+)\t+\s*)(?=\S)")
+ID = re.compile(
+    r"(?:(\w++://[^\s,]++|\d++|[A-Za-z]{0,4}[-_]?\d[\w.-]*+)(?:\s++:\s++|\s++[-–]\s++|\s*+,\s*+)|([^\t>]++)\t\s*+)(?=\S)"
+)
 
 #: The directory that a listing starts in.
 TOPS = (".", "./", "/", "\\")
@@ -42,7 +44,7 @@ def find_separator(lines: Sequence[str], marks: Sequence[str] = SEPARATORS) -> s
     """The mark that makes most lines paths, several of which start alike; None if there is none."""
     longest_first = sorted(marks, key=len, reverse=True)  # an arrow contains its point
     marked = [mark for mark in longest_first if sum(mark in line for line in lines) > 1]
-    bare = [ID.sub("", line, count=1) for line in lines if line.strip() not in TOPS] if marked else []
+    bare = [_without_id(line)[1] for line in lines if line.strip() not in TOPS] if marked else []
     for mark in marked:
         paths = [_parts(line, mark) for line in bare]
         deep = [path for path in paths if len(path) > 1 and any(c.isalpha() for c in "".join(path))]  # not dates
@@ -77,9 +79,10 @@ def column_of_paths(table: Table) -> tuple[int, str] | None:
 
 def _coded(source: Source, table: Table, column: int) -> Hierarchy:
     """The hierarchy of codes such as 1.1.2, which include the codes above; names are in another column."""
-    first = table.rows[0][1][column]
+    first = "".join(table.rows[0][1][column : column + 1])
     titled = not any(map(str.isdigit, first)) and not any(c[column].startswith(f"{first}.") for _, c in table.rows[1:])
-    header = table.rows[0][1] if titled else table.numbered
+    titles = table.rows[0][1] if titled else []
+    header = [*titles, *table.numbered[len(titles) :]]
     rows = [(line, cells) for line, cells in table.rows[titled:] if column < len(cells) and cells[column]]
     twice = [line for (line, a), (_, b) in pairwise(sorted(rows, key=lambda r: r[1][column])) if a[column] == b[column]]
     if twice:
@@ -89,7 +92,9 @@ def _coded(source: Source, table: Table, column: int) -> Hierarchy:
     texts = {cells[column]: cells[named[0]] if named and named[0] < len(cells) else "" for _, cells in rows}
     edges = [(code.rpartition(".")[0], code) for code in texts if "." in code]
     tops = [code for code in texts if "." not in code]
-    source.understood = f"codes in column {header[column]!r}" + (f", name in {header[named[0]]!r}" if named else "")
+    source.understood = f"codes in column {quote(header[column])}" + (
+        f", name in {quote(header[named[0]])}" if named else ""
+    )
     return Hierarchy.from_edges(with_lone_tops(edges, tops), {code: text for code, text in texts.items() if text})
 
 
@@ -108,7 +113,7 @@ def in_table(source: Source, table: Table, codes: bool = True) -> Hierarchy | No
     rows = rows[is_header:]
     whole = [i for i in range(min(len(cells) for _, cells in rows)) if i != column]
     unique = [i for i in whole if len({cells[i] for _, cells in rows}) == len(rows)]
-    name = f"column {title!r}" if is_header else f"column {column + 1}"
+    name = f"column {quote(title)}" if is_header else f"column {column + 1}"
     lines = [(line, f"{cells[unique[0]]}\t{cells[column]}" if unique else cells[column]) for line, cells in rows]
     return from_lines(source, lines, mark, name, bool(unique))
 
@@ -124,7 +129,9 @@ def from_lines(
     if without and has_ids is None and 2 * len(without) < len(lines):
         raise source.fail("has no id at the start, as other lines do; add one, or remove theirs", without[0])
     paths = [_parts(rest if numbered else line, mark) for (_, line), (_, rest) in zip(lines, split, strict=True)]
-    pairs = {(tuple(path), identity) for path, (identity, _) in zip(paths, split, strict=True)} if numbered else set()
+    steps: dict[tuple[int, str], int] = {}  # a number for every start of a path
+    ends_at = [(_numbers(path, steps) or [0])[-1] for path in paths]
+    pairs = {(end, identity) for end, (identity, _) in zip(ends_at, split, strict=True)} if numbered else set()
     known = dict(pairs)
     if len(known) < len(pairs):
         known = {}
@@ -134,23 +141,30 @@ def from_lines(
         source.understood = f"edges, parent {mark} child"
         return Hierarchy.from_edges(paths)
     draft = Draft(source, "qualify")
-    seen: set[tuple[str, ...]] = set()
-    n_again = 0
+    n_again = len(ends_at) - len(set(ends_at))
     for (number, line), path in zip(lines, paths, strict=True):
         if not path or not all(path):
-            raise source.fail(f"expected categories separated by {mark!r}, none of them empty; got {line!r}", number)
-        n_again += tuple(path) in seen
-        seen.add(tuple(path))
+            raise source.fail(
+                f"expected categories separated by {quote(mark)}, none of them empty; got {quote(line)}", number
+            )
         parent = None
-        for depth, label in enumerate(path, 1):
-            identity = known.get(tuple(path[:depth]))
+        for label, step in zip(path, _numbers(path, steps), strict=True):
+            identity = known.get(step)
             own: Any = {"name": label, "has_id": True} if identity is not None else {}
             parent = draft.add(label if identity is None else identity, parent, line=number, same=True, **own)
-    source.understood = f"breadcrumbs separated by {mark!r}{f' in {where}' if where else ''}"
+    source.understood = f"breadcrumbs separated by {quote(mark)}{f' in {where}' if where else ''}"
     source.understood += ", with ids" if known else ""
     source.otherwise = "if the lines are not paths, pass -O format=outline" if not where else ""
     source.notes += [f"skipped: {counted(n_again, 'line')} repeated"] if n_again else []
     return draft.hierarchy()
+
+
+def _numbers(path: Sequence[str], steps: dict[tuple[int, str], int]) -> list[int]:
+    """The number of every start of a path, from the first category to all of them; new starts are added to `steps`."""
+    numbers = [0]
+    for label in path:
+        numbers.append(steps.setdefault((numbers[-1], label), len(steps) + 1))
+    return numbers[1:]
 
 
 def _without_id(line: str) -> tuple[str, str]:

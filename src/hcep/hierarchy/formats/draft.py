@@ -4,25 +4,29 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
-from hcep.errors import HierarchyError, counted, near_matches, quoted
-from hcep.hierarchy.edges import virtual_root
+from hcep.errors import HierarchyError, counted, near_matches, quote, quoted
+from hcep.hierarchy.edges import MAX_DEPTH, virtual_root
 from hcep.hierarchy.formats.source import Source
 from hcep.hierarchy.graph import Hierarchy
 
 Repeated = Literal["raise", "merge", "qualify"]
 MAX_DIRECTORIES = 1_000_000
+#: Labels above a concept that its id may have: ids of long equal branches would be far longer than the file.
+MAX_QUALIFIERS = 20
 
 
 @dataclass
 class Branch:
-    """One concept of a draft: its label, its line, whether the label is an id, and its parents."""
+    """One concept of a draft: its label, its line, whether the label is an id, its depth, and its parents."""
 
     label: str
     line: int | None
     has_id: bool
+    depth: int = 0  # on the path by which it was added
     name: str | None = None
     parents: list[int] = field(default_factory=list)
 
@@ -37,11 +41,13 @@ class Draft:
     def __init__(self, source: Source, repeated: Repeated = "raise") -> None:
         if repeated not in get_args(Repeated):
             close = near_matches(repeated, get_args(Repeated))
-            raise HierarchyError(f"repeated must be 'raise', 'merge' or 'qualify', got {repeated!r}.{close}")
+            raise HierarchyError(f"repeated must be 'raise', 'merge' or 'qualify', got {quote(repeated)}.{close}")
         self.source, self.repeated = source, repeated
         self.branches: list[Branch] = []
         self._first: dict[str, int] = {}
         self._below: dict[tuple[int | None, str], int] = {}
+        self._edges: set[tuple[int, int]] = set()
+        self.ignored: dict[str, None] = {}  # fields of records that are not read
 
     def add(
         self,
@@ -67,23 +73,29 @@ class Draft:
         if known is None:
             self._refuse_repeated(label, parent, line)
             known = len(self.branches)
-            self.branches.append(Branch(label, line, has_id))
+            depth = 0 if parent is None else self.branches[parent].depth + 1
+            if depth > MAX_DEPTH:
+                raise self.source.fail(f"concept {quote(label)} is more than {MAX_DEPTH:,} levels deep", line)
+            self.branches.append(Branch(label, line, has_id, depth))
             self._first.setdefault(label, known)
         branch = self.branches[known]
         self._below.setdefault((parent, label), known)
-        if parent is not None and parent not in branch.parents:
+        if parent is not None and (parent, known) not in self._edges:
+            self._edges.add((parent, known))
             branch.parents.append(parent)
         if name is not None and branch.name not in (None, name):
-            raise self.source.fail(f"{branch.label!r} has two names, {branch.name!r} and {name!r}; keep one", line)
+            raise self.source.fail(
+                f"{quote(branch.label)} has two names, {quote(branch.name)} and {quote(name)}; keep one", line
+            )
         branch.name = branch.name if name is None else name
         return known
 
     def hierarchy(self, ranks: Mapping[int, str] | None = None) -> Hierarchy:
         """The finished hierarchy, with the ranks of some branches; several roots are joined under a virtual one."""
         if len(self.branches) < 2:
-            what = "no concept" if not self.branches else f"a single concept, {self.branches[0].label!r}"
+            what = "no concept" if not self.branches else f"a single concept, {quote(self.branches[0].label)}"
             raise self.source.fail(f"has {what}; expected a root with concepts below it")
-        ids = self._ids()
+        ids = self.ids
         apart = {synset: b.label for synset, b in zip(ids, self.branches, strict=True) if synset != b.label}
         if apart:
             what = counted(len(set(apart.values())), "name")
@@ -93,7 +105,8 @@ class Draft:
         names = {synset: b.name or b.label for synset, b in zip(ids, self.branches, strict=True)}
         joined = sum(not b.parents for b in self.branches) > 1
         # First the first parents, which come before their children: ids then appear in the order of the file.
-        above = [[ids[p] for p in b.parents] or [virtual_root(ids)] * joined for b in self.branches]
+        top = [virtual_root(set(ids))] * joined
+        above = [[ids[p] for p in b.parents] or top for b in self.branches]
         edges = [(p, synset) for synset, parents in zip(ids, above, strict=True) for p in parents[:1]]
         edges += [(p, synset) for synset, parents in zip(ids, above, strict=True) for p in parents[1:]]
         return Hierarchy.from_edges(edges, names).with_ranks({ids[i]: rank for i, rank in (ranks or {}).items()})
@@ -106,39 +119,42 @@ class Draft:
         first = self.branches[met]
         at = "" if first.line is None else f" (line {first.line:,})"
         if again is not None:
-            raise self.source.fail(f"{label!r} appears twice {self._place(parent)}{at}; remove one of them", line)
+            raise self.source.fail(f"{quote(label)} appears twice {self._place(parent)}{at}; remove one of them", line)
         above = first.parents[0] if first.parents else None
         raise self.source.fail(
-            f"{label!r} appears {self._place(parent)} and {self._place(above)}{at}; pass repeated='merge' for one "
+            f"{quote(label)} appears {self._place(parent)} and {self._place(above)}{at}; pass repeated='merge' for one "
             "concept with both parents, or repeated='qualify' for two concepts (-O repeated=merge, "
             "-O repeated=qualify on the command line)",
             line,
         )
 
     def _place(self, parent: int | None) -> str:
-        return "at the top" if parent is None else f"below {self.branches[parent].label!r}"
+        return "at the top" if parent is None else f"below {quote(self.branches[parent].label)}"
 
-    def _ids(self) -> list[str]:
+    @cached_property
+    def ids(self) -> list[str]:
         """Labels that mean one concept as they are; others with as many labels above as they need to be unique."""
         ids = [b.label for b in self.branches]
         top = list(range(len(ids)))  # the highest branch whose label is in each id
         inner = {parent for b in self.branches for parent in b.parents}
         n_leaves = Counter(b.label for i, b in enumerate(self.branches) if i not in inner)
+        n_above = 0
         while True:
-            count = Counter(ids)
+            times = Counter(ids)
             # A class with the name of a group above it keeps its name, which the labels of images have.
             shared = [
                 i
                 for i, synset in enumerate(ids)
-                if count[synset] > 1 and (i in inner or n_leaves[self.branches[i].label] > 1 or top[i] != i)
+                if times[synset] > 1 and (i in inner or n_leaves[self.branches[i].label] > 1 or top[i] != i)
             ]
             if not shared:
                 return ids
-            rising = [i for i in shared if self.branches[top[i]].parents]
+            rising = [i for i in shared if self.branches[top[i]].parents and n_above < MAX_QUALIFIERS]
+            n_above += 1
             for i in rising:
                 top[i] = self.branches[top[i]].parents[0]
                 ids[i] = f"{self.branches[top[i]].label}/{ids[i]}"
-            if not rising:  # labels that contain slashes: only a number makes them unique
+            if not rising:  # labels that contain slashes, or long equal branches: only a number makes them unique
                 for k, i in enumerate(shared):
                     ids[i] += f" ({k + 1})"
 

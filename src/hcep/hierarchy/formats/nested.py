@@ -11,15 +11,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from hcep._checks import require
-from hcep.errors import HierarchyError, counted, quoted
+from hcep.errors import HierarchyError, counted, cut, quote, quoted
 from hcep.hierarchy import serial
-from hcep.hierarchy.edges import with_lone_tops
+from hcep.hierarchy.columns import Cells, Columns, Role
+from hcep.hierarchy.edges import MAX_DEPTH, with_lone_tops
 from hcep.hierarchy.formats import breadcrumbs, tables
 from hcep.hierarchy.formats.draft import Draft, Repeated
 from hcep.hierarchy.formats.source import Source
-from hcep.hierarchy.formats.table_file import PARENT, Table, known_levels, plain
-from hcep.hierarchy.formats.tables import Columns, Option
-from hcep.hierarchy.formats.writing import outline_order, refuse_deep
+from hcep.hierarchy.formats.table_file import PARENT, RANK_COLUMNS, Table, is_identity, known_levels, plain
+from hcep.hierarchy.formats.tables import Option, Titles
+from hcep.hierarchy.formats.writing import outline_order
 from hcep.hierarchy.graph import Hierarchy
 
 #: Keys under which records have their children, and their name.
@@ -31,18 +32,19 @@ ENDS = (("source", "target"), ("from", "to"), ("parent", "child"), ("obj", "sub"
 NULLS = ("", "~", "null", "Null", "NULL")
 PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_ -]*(?<! )")
 WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
-MAX_DEPTH = 10_010  # that of the deepest hierarchy that `write_yaml` writes
+MAX_NESTED = 2 * MAX_DEPTH + 10  # a mapping and a list per level
 UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 Edges = list[tuple[str, str]]
 Record = dict[str, Any]
-Item = tuple[str, str | None, bool]  # label, name, whether the label is an id in the file
+#: Label, name, whether the label is an id in the file, and other names and the rank, by their keys.
+Item = tuple[str, str | None, bool, Cells]
 
 
 def read_json(
     source: Source,
     *,
     repeated: Repeated | None = None,
-    levels: Columns = None,
+    levels: Titles = None,
     leaf: Option = None,
     name: Option = None,
 ) -> Hierarchy:
@@ -135,7 +137,7 @@ def _by_reference(source: Source, records: list[Record]) -> Hierarchy | None:
         return None
     key = next(key for r in below for key in r)
     names = _labels(zip(ids, records, strict=True))
-    return _linked(source, f"records, ids of children in {key!r}", with_lone_tops(edges, ids), names)
+    return _linked(source, f"records, ids of children in {quote(key)}", with_lone_tops(edges, ids), names)
 
 
 def _labels(records: Iterable[tuple[str, Record]]) -> dict[str, str]:
@@ -208,14 +210,22 @@ def from_branches(source: Source, data: Any, repeated: Repeated) -> Hierarchy:
     for part in (data, *(data.values() if isinstance(data, dict) else ())):
         _refuse_index(source, part)
     source.understood = "nested YAML" if source.format == "yaml" else "nested JSON"
-    draft = Draft(source, repeated)
+    draft, cells = Draft(source, repeated), dict[int, Cells]()
     keys = _record_keys(data)
     waiting: list[tuple[Item, Any, int | None]] = [(*entry, None) for entry in _entries(draft, data, None, keys)[::-1]]
     while waiting:
-        (label, name, has_id), value, parent = waiting.pop()
+        (label, name, has_id, fields), value, parent = waiting.pop()
         here = draft.add(label, parent, name=name, has_id=has_id)
+        cells |= {here: fields} if fields else {}
         waiting += [(*entry, here) for entry in _entries(draft, value, here, keys)[::-1]]
-    return draft.hierarchy()
+    source.notes += [f"fields of records that were ignored: {quoted(draft.ignored)}"] if draft.ignored else []
+    hierarchy = draft.hierarchy()
+    ranks = {draft.ids[i]: text for i, own in cells.items() for key, text in own.items() if plain(key) in RANK_COLUMNS}
+    others = {i: {key: text for key, text in own.items() if plain(key) not in RANK_COLUMNS} for i, own in cells.items()}
+    rows = {draft.ids[i]: [own] for i, own in others.items() if own}
+    roles: dict[str, Role] = {key: "other" for own in others.values() for key in own}
+    hierarchy = hierarchy.with_columns(Columns(roles, rows)) if rows else hierarchy
+    return tables.with_rank_cells(source, hierarchy, ranks, "rank")
 
 
 def _refuse_index(source: Source, data: Any) -> None:
@@ -260,19 +270,24 @@ def write(hierarchy: Hierarchy, format: str) -> str:
 
 
 def _identified(hierarchy: Hierarchy, synset: str) -> dict[str, str]:
-    """The name of a concept, and its id if that is different or the concept appears in several places."""
-    name = hierarchy.name(synset)
-    return {"name": name} if name == synset and len(hierarchy.parents(synset)) < 2 else {"id": synset, "name": name}
+    """The name of a concept, its id if that differs or the concept appears in several places, rank and other names."""
+    name, rank = hierarchy.name(synset), hierarchy.ranks.get(synset)
+    own = {"name": name} if name == synset and len(hierarchy.parents(synset)) < 2 else {"id": synset, "name": name}
+    own |= {"rank": rank} if rank else {}
+    columns = hierarchy.columns or Columns({})
+    rows = columns.rows.get(synset, [])
+    others = {title: dict.fromkeys(row[title] for row in rows if title in row) for title in columns.titles("other")}
+    return {**{title: "; ".join(texts) for title, texts in others.items() if texts}, **own}
 
 
 def _entries(draft: Draft, value: Any, parent: int | None, keys: tuple[str, str]) -> list[tuple[Item, Any]]:
     """The concepts in a value, each with the value below it."""
     (label, below), source = keys, draft.source
-    where = "" if parent is None else f"below {draft.branches[parent].label!r}: "
+    where = "" if parent is None else f"below {quote(draft.branches[parent].label)}: "
     if value is None:
         return []
     if isinstance(value, str):
-        return [((value, None, False), None)]
+        return [((value, None, False, {}), None)]
     if isinstance(value, list):
         if wrong := [item for item in value if item is None or isinstance(item, list)]:
             raise source.fail(f"{where}a list contains {_short(wrong[0])}; expected names or objects")
@@ -282,17 +297,17 @@ def _entries(draft: Draft, value: Any, parent: int | None, keys: tuple[str, str]
     labelled = isinstance(value.get(label, value.get("id")), str) and not any(map(_is_nested, value.values()))
     is_record = (label in value or "id" in value) if below in value else labelled
     if not is_record:  # its keys are concepts
-        return [((key, None, False), lower) for key, lower in value.items()]
-    ignored = quoted([key for key, other in value.items() if key != below and other and _is_nested(other)])
-    note = f"fields of records that were ignored: {ignored}"
-    source.notes += [note] if ignored and note not in source.notes else []
+        return [((key, None, False, {}), lower) for key, lower in value.items()]
+    draft.ignored |= dict.fromkeys(key for key, other in value.items() if key != below and other and _is_nested(other))
     identity, name = value.get("id"), value.get(label)
     if name is not None and not isinstance(name, str):
         raise source.fail(f'{where}"{label}" must be a string, got {_short(name)}')
     # d3 numbers its records: a number may be an id.
     if identity is not None and (not isinstance(identity, str | int) or isinstance(identity, bool)):
         raise source.fail(f'{where}"id" must be a string or an integer, got {_short(identity)}')
-    entry = (str(name), None, False) if identity is None else (str(identity), name, True)
+    texts = {key: text.strip() for key, text in value.items() if isinstance(text, str) and key not in (label, "id")}
+    fields = {k: text for k, text in texts.items() if text and (plain(k) in RANK_COLUMNS or is_identity(k))}
+    entry = (str(name), None, False, fields) if identity is None else (str(identity), name, True, fields)
     return [(entry, value.get(below))]
 
 
@@ -300,13 +315,11 @@ def _short(value: Any) -> str:
     """A JSON value in a message, shortened."""
     if isinstance(value, dict | list):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value):,}"
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return cut(json.dumps(value, ensure_ascii=False))
 
 
 def write_yaml(hierarchy: Hierarchy, format: str) -> str:
     """Write the records of nested JSON in YAML's block style."""
-    refuse_deep(hierarchy, format)
     lines = []
     for depth, synset, _, again in outline_order(hierarchy):
         record = [f"{key}: {_scalar(value)}" for key, value in _identified(hierarchy, synset).items()]
@@ -337,12 +350,12 @@ def _yaml(source: Source) -> Any:
             if kind == "AliasEvent" or getattr(event, "anchor", None):
                 raise source.fail("YAML anchors and aliases are not read; write the branch out", line)
             if getattr(event, "tag", None) not in (None, "!"):
-                raise source.fail(f"YAML tags such as {event.tag} are not read; remove it", line)
+                raise source.fail(f"YAML tags such as {cut(event.tag)} are not read; remove it", line)
             if kind == "DocumentStartEvent" and documents:
                 raise source.fail("has a second YAML document; expected one", line)
             if kind in ("MappingStartEvent", "SequenceStartEvent"):
-                if len(opened) >= MAX_DEPTH:  # the parser's time grows with the square of the depth
-                    raise source.fail(f"is nested more than {MAX_DEPTH:,} deep; write it as an edge list (.csv)", line)
+                if len(opened) >= MAX_NESTED:  # the parser's time grows with the square of the depth
+                    raise source.fail(f"is nested more than {MAX_NESTED:,} deep; write it as an edge list (.csv)", line)
                 opened.append(({} if kind == "MappingStartEvent" else [], []))
             if kind == "ScalarEvent":
                 value = None if not event.style and event.value in NULLS else event.value
@@ -358,7 +371,7 @@ def _yaml(source: Source) -> Any:
             elif not isinstance(value, str):
                 raise source.fail("a key must be a name", line)
             elif value in collection:
-                raise source.fail(f"{value!r} appears twice in one mapping; remove one of them", line)
+                raise source.fail(f"{quote(value)} appears twice in one mapping; remove one of them", line)
             else:
                 key.append(value)
     except yaml.MarkedYAMLError as error:

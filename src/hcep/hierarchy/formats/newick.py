@@ -8,20 +8,25 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import NamedTuple
 
-from hcep.errors import counted, quoted
+from hcep.errors import counted, quote, quoted
 from hcep.hierarchy.formats.draft import Draft, Repeated
 from hcep.hierarchy.formats.source import Source
 from hcep.hierarchy.formats.writing import labels
 from hcep.hierarchy.graph import Hierarchy
 
-TOKEN = re.compile(r"(?P<space>\s+)|(?P<quoted>'(?:[^']|'')*')|(?P<mark>[(),:;])|(?P<bare>[^\s()',:;]+)")
-QUOTED_OR_OPEN = re.compile(r"'(?:[^']|'')*'|\[")
+# Possessive quantifiers (``*+``) never go back, so that time grows with the text.
+QUOTED = r"'(?:[^']++|'')*+'"
+TOKEN = re.compile(rf"(?P<space>\s++)|(?P<quoted>{QUOTED})|(?P<mark>[(),:;])|(?P<bare>[^\s()',:;]++)")
+QUOTED_OR_OPEN = re.compile(rf"{QUOTED}|\[")
+COMMAND = re.compile(rf"(?:[^;']++|{QUOTED})*+;|.+\Z", re.DOTALL)
+ENTRY = re.compile(rf"(?:[^,']++|{QUOTED})++")
+KEY = re.compile(rf"\s*+({QUOTED}|[^\s']++)\s++")
 BRACKET = re.compile(r"[\[\]]")
-NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?"
 NUMERIC = re.compile(NUMBER)
 SUPPORT = re.compile(rf"[#$]?{NUMBER}(?:/{NUMBER})*%?")  # also PAML's marks
 BARE = re.compile(r"[A-Za-z0-9_.-]+")
-TREE = re.compile(r"\s*u?tree\s*\*?\s*('(?:[^']|'')*'|[^=\s]+)\s*=", re.IGNORECASE)
+TREE = re.compile(rf"\s*+u?tree\s*+(?:\*\s*+)?({QUOTED}|[^=\s]++)\s*+=", re.IGNORECASE)
 
 
 class _Node(NamedTuple):
@@ -57,7 +62,7 @@ def read(source: Source, *, repeated: Repeated = "raise", tree: str | None = Non
     for name, one in named:
         trees[name if name not in trees else f"{name} ({len(trees) + 1})"] = one
     name = _chosen(source, trees, tree)
-    source.understood = f"NEXUS tree {name!r}" if is_nexus else "Newick tree"
+    source.understood = f"NEXUS tree {quote(name)}" if is_nexus else "Newick tree"
     order: list[tuple[_Node, int | None]] = []  # each with the position of its parent, which comes before it
     waiting: list[tuple[_Node, int | None]] = [(trees[name], None)]
     while waiting:
@@ -84,7 +89,9 @@ def _chosen(source: Source, trees: dict[str, _Node], wanted: str | None) -> str:
             return wanted
         if wanted.isdecimal() and 0 < int(wanted) <= len(names):
             return names[int(wanted) - 1]
-        raise source.fail(f"has no tree {wanted!r}; expected {quoted(names, 9)}, or a number from 1 to {len(names)}")
+        raise source.fail(
+            f"has no tree {quote(wanted)}; expected {quoted(names, 9)}, or a number from 1 to {len(names)}"
+        )
     if len({tree.shape for tree in trees.values()}) > 1:
         lines = ", ".join(f"{tree.line:,}" for tree in list(trees.values())[:3])
         raise source.fail(
@@ -144,14 +151,16 @@ def _nexus_trees(source: Source, text: str, n: Counter[str]) -> list[tuple[str, 
     translation: dict[str, str] = {}
     trees: list[tuple[str, _Node]] = []
     inside, line = False, 1
-    for command in re.findall(r"(?:[^;']|'(?:[^']|'')*')*;|.+\Z", text, re.DOTALL):
+    for command in COMMAND.findall(text):
         words = re.sub(r"^\s*#nexus", "", command, flags=re.IGNORECASE).strip(" \t\r\n;").split(None, 1)
         keyword = words[0].casefold() if words else ""
         match = TREE.match(command)
         if keyword == "begin":
             inside = " ".join(words[1:]).strip().casefold() == "trees"
         elif inside and keyword == "translate" and words[1:]:
-            pairs = re.findall(r"('(?:[^']|'')*'|[^\s,']+)\s+('(?:[^']|'')*'|[^,']+)", words[1])
+            pairs = [
+                (match[1], entry[match.end() :]) for entry in ENTRY.findall(words[1]) if (match := KEY.match(entry))
+            ]
             translation = {_label(key): _label(value.strip()) for key, value in pairs}
         elif inside and match:
             start = line + command.count("\n", 0, match.end())
@@ -177,14 +186,14 @@ def _parsed(
     for kind, token, line in _tokens(source, text, first_line):
         if kind != "mark" and after_colon:
             if not NUMERIC.fullmatch(token) and token.casefold() not in ("nan", "inf", "-"):
-                raise source.fail(f"expected a branch length after ':'; got {token!r}", line)
+                raise source.fail(f"expected a branch length after ':'; got {quote(token)}", line)
             after_colon = False
             n["lengths"] += 1
         elif kind != "mark" and kind == label_kind == "bare":
             n["blanks"] += " " not in label
             label += f" {token}"
         elif kind != "mark" and label_kind:
-            raise source.fail(f"expected ',' or ')' before {token!r}; put the whole label in 'quotes'", line)
+            raise source.fail(f"expected ',' or ')' before {quote(token)}; put the whole label in 'quotes'", line)
         elif kind != "mark":
             label, label_kind, label_line = _label(token), kind, line
         elif token == "(":
@@ -201,7 +210,7 @@ def _parsed(
                 label = ""
                 n["support"] += 1
             if not label and not children:
-                raise source.fail(f"expected a label before {token!r}", line)
+                raise source.fail(f"expected a label before {quote(token)}", line)
             own = label if children else translation.get(label, label)
             below = frozenset(Counter(child.shape for child in children or ()).items())
             node = _Node(own, children or [], label_line if label else line, hash((own, below)))
@@ -213,7 +222,7 @@ def _parsed(
                 yield node
                 continue
             if not opened:
-                raise source.fail(f"{token!r} without a '(' before it", line)
+                raise source.fail(f"{quote(token)} without a '(' before it", line)
             opened[-1][0].append(node)
             children = opened.pop()[0] if token == ")" else None
     if not n_trees or opened or label_kind or children is not None:

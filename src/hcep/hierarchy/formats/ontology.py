@@ -11,19 +11,18 @@ from typing import Any, Literal
 from xml.parsers import expat
 
 from hcep._checks import require
-from hcep.errors import HierarchyError, counted, quoted
+from hcep.errors import HierarchyError, counted, cut, quote, quoted
 from hcep.hierarchy.formats.source import Source
 from hcep.hierarchy.graph import Hierarchy
 
 TAG = re.compile(r"[A-Za-z][\w-]*")
-#: Qualifiers after a value in OBO: ``is_a: X:1 {is_inferred="true"}``.
-QUALIFIERS = re.compile(r"\s*(?<!\\)\{[^{}]*(?<!\\)\}\s*$")
 ESCAPED = re.compile(r"\\(.)")
 SYNTAX = {"turtle": "turtle", "rdf": "xml", "owl": "xml", "ntriples": "nt", "jsonld": "json-ld"}
 #: Addresses of OBO's terms, which its tools write as ``HP:0000118``.
 OBO_ADDRESS = re.compile(r"http://purl\.obolibrary\.org/obo/([^#_/]+)_(.+)")
-#: Characters of an XML entity, and how much longer entities may make the file: namespaces stay far below both.
-MAX_ENTITY, MAX_GROWTH = 500, 3
+#: Characters of an XML entity, number of entities, and how much longer they may make the file: namespaces stay far
+#: below all three.
+MAX_ENTITY, MAX_ENTITIES, MAX_GROWTH = 500, 200, 3
 
 #: Tags and values of a stanza.
 Stanza = dict[str, list[str]]
@@ -50,8 +49,8 @@ def read_obo(source: Source, *, relationships: str | Sequence[str] = ("is_a",)) 
     undefined = [parent for several in parents.values() for parent in several if parent not in terms]
     if undefined and not skipped:
         raise source.fail(
-            f"{undefined[0]!r} is a parent but not a term of this file; imports are not followed: merge them first "
-            "(robot merge), or read a complete release"
+            f"{quote(undefined[0])} is a parent but not a term of this file; imports are not followed: merge them "
+            "first (robot merge), or read a complete release"
         )
     edges = [
         (p, term) for term, several in parents.items() for p in dict.fromkeys(several) if p in current and p != term
@@ -76,7 +75,7 @@ def _stanzas(source: Source) -> tuple[dict[str, dict[str, Stanza]], list[int]]:
             kind, tags = text.casefold(), {}
         elif kind in stanzas and text and not text.startswith("!"):
             tag, colon, value = text.partition(":")
-            value = QUALIFIERS.sub("", value).strip()
+            value = _without_qualifiers(value.strip())
             if not colon or not value or not TAG.fullmatch(tag):
                 skipped.append(number)
                 continue
@@ -84,6 +83,13 @@ def _stanzas(source: Source) -> tuple[dict[str, dict[str, Stanza]], list[int]]:
             if tag == "id":
                 stanzas[kind][value] = tags
     return stanzas, skipped
+
+
+def _without_qualifiers(value: str) -> str:
+    """A value without what follows it in braces, as in ``is_a: X:1 {is_inferred="true"}``."""
+    before, opening, inside = value.rpartition("{")
+    closed = inside.endswith("}") and inside.count("}") == 1 and not inside.endswith("\\}")
+    return before.rstrip() if opening and closed and not before.endswith("\\") else value
 
 
 def _unescaped(match: re.Match[str]) -> str:
@@ -175,7 +181,7 @@ def read_rdf(source: Source, *, language: str = "en", ids: Literal["iri", "local
     used, then any. `ids` are complete addresses, or what follows their last ``#`` or ``/``.
     """
     if ids not in ("iri", "local"):
-        raise HierarchyError(f"ids must be 'iri' or 'local', got {ids!r}")
+        raise HierarchyError(f"ids must be 'iri' or 'local', got {quote(ids)}")
     source.understood = "SKOS or RDFS"
     rdflib = require("rdflib", "formats", "reading RDF")
     graph = _graph(source, rdflib)
@@ -213,7 +219,7 @@ def _graph(source: Source, rdflib: Any) -> Any:
         first, *others = (str(error) or type(error).__name__).splitlines()
         place = re.match(r"at line (\d+) of", first)
         reason, line = others[0] if place and others else first, int(place[1]) if place else None
-        raise source.fail(f"is not {source.format} that rdflib can read: {reason}", line) from None
+        raise source.fail(f"is not {source.format} that rdflib can read: {cut(reason)}", line) from None
     return graph
 
 
@@ -229,7 +235,9 @@ def _refuse_remote_context(source: Source, data: Any) -> None:
             listed = context if isinstance(context, list) else [context]
             remote = [c for c in (*listed, value.get("@import")) if isinstance(c, str)]
             if remote:
-                raise source.fail(f"its context is at another address, {remote[0]!r}; write the context into the file")
+                raise source.fail(
+                    f"its context is at another address, {quote(remote[0])}; write the context into the file"
+                )
             waiting += value.values()
 
 
@@ -257,7 +265,9 @@ def _ids(source: Source, resources: list[Any], ids: str) -> dict[Any, str]:
     for resource, name in known.items():
         other = first.setdefault(name, resource)
         if other != resource:
-            raise source.fail(f"{str(other)!r} and {str(resource)!r} are both {name!r} by local name; pass ids='iri'")
+            raise source.fail(
+                f"{quote(str(other))} and {quote(str(resource))} are both {quote(name)} by local name; pass ids='iri'"
+            )
     return known
 
 
@@ -288,17 +298,17 @@ def _refuse_unsafe_xml(source: Source) -> None:
 
     def declared(name: str, is_parameter: bool, value: str | None, *outside: str | None) -> None:
         if is_parameter or value is None or any(outside[1:]):
-            raise source.fail(f"XML entity {name!r} comes from outside the file; such entities are not read")
+            raise source.fail(f"XML entity {quote(name)} comes from outside the file; such entities are not read")
         if len(value) > MAX_ENTITY or set("&%<") & set(value):
-            raise source.fail(f"XML entity {name!r} expands to more than a short text; such entities are not read")
+            raise source.fail(f"XML entity {quote(name)} expands to more than a short text; such entities are not read")
         entities[name] = value
 
     def doctype(name: str, system: str | None, public: str | None, has_internal: bool) -> None:
         if system is not None or public is not None:
-            raise source.fail(f"XML DOCTYPE names a definition outside the file, {system!r}; remove the DOCTYPE")
+            raise source.fail(f"XML DOCTYPE names a definition outside the file, {quote(system)}; remove the DOCTYPE")
 
     def attribute(element: str, name: str, *rest: object) -> None:
-        raise source.fail(f"XML DOCTYPE gives <{element}> the attribute {name!r}; such files are not read")
+        raise source.fail(f"XML DOCTYPE gives <{element}> the attribute {quote(name)}; such files are not read")
 
     def element(name: str, attributes: dict[str, str]) -> None:
         raise _DeclarationsOver
@@ -314,6 +324,8 @@ def _refuse_unsafe_xml(source: Source) -> None:
         pass
     except expat.ExpatError as error:
         raise source.fail(f"is not XML: {expat.ErrorString(error.code)}", error.lineno) from None
+    if len(entities) > MAX_ENTITIES:
+        raise source.fail(f"declares {len(entities):,} XML entities, more than {MAX_ENTITIES}; such a file is not read")
     if entities:
         # Counting needs the text itself, so a file that declares entities must be in UTF-8.
         text = source.text()

@@ -4,20 +4,21 @@ import json
 import re
 from collections.abc import Iterator
 
+from hcep.errors import cut, quote
 from hcep.hierarchy.formats import breadcrumbs, nested, newick, tables
 from hcep.hierarchy.formats.draft import Draft, Repeated
 from hcep.hierarchy.formats.source import Source
 from hcep.hierarchy.formats.table_file import HEADER_WORDS, Table, plain, read_table
-from hcep.hierarchy.formats.writing import labels, outline_order, refuse_deep
+from hcep.hierarchy.formats.writing import labels, outline_order
 from hcep.hierarchy.graph import Hierarchy
 
 BULLET = re.compile(r"[-*+•]\s+")
-NUMBER = re.compile(r"(\d+(?:\.\d+)+[.)]?|\d+[.)])\s+")
-BARE = re.compile(r"(\d+)\s+")  # of the highest level, if others have dots
+NUMBER = re.compile(r"(\d{1,9}(?:\.\d{1,9})++[.)]?|\d{1,9}[.)])\s+")
+BARE = re.compile(r"(\d{1,9})\s+")  # of the highest level, if others have dots
 HEADING = re.compile(r"(#{1,6})\s+")
 RULE = re.compile(r"(?:```.*|-{3,}|={3,}|\*{3,}|_{3,})")  # code fences and horizontal rules
 RUN = re.compile(r"^([*+.~=>-])\1*(?=\s*\w)")
-INDENT = re.compile(r"(?:[\s│├└─╰┃┣┗━]|[|+`]--+|\|(?=\s))*")  # also the characters of a drawn tree
+INDENT = re.compile(r"(?:[\s│├└─╰┃┣┗━]|[|+`]--+|\|(?=\s))*+")  # also the characters of a drawn tree
 
 Key = int | tuple[int, ...]
 Line = tuple[int, Key, Key, str]  # line number, position, position of the parent, label
@@ -53,7 +54,9 @@ def read(source: Source, *, repeated: Repeated = "raise", header: str | None = N
     # A flat list may start with the name of its column, if no other line could be one.
     flat = len(lines) > 2 and {key for _, key, *_ in lines} == {0}
     if header == "yes" or (header is None and flat and words[0] and not any(words[1:])):
-        source.notes.append(f"line {lines[0][0]:,} read as a header, {lines[0][3]!r}; -O header=no if it is a class")
+        source.notes.append(
+            f"line {lines[0][0]:,} read as a header, {quote(lines[0][3])}; -O header=no if it is a class"
+        )
         lines = lines[1:]
     for number, key, above, label in lines:
         at[key] = draft.add(label, at.get(above), line=number)
@@ -79,10 +82,10 @@ def _not_an_outline(source: Source) -> Hierarchy | None:
         return None
     mark = breadcrumbs.find_separator([line for _, line in lines])
     if mark:
-        numbers = [match for _, line in lines if (match := re.fullmatch(r"(.*\S)\s+(\d+)", line))]
-        if len(lines) == len(numbers) == len({match[2] for match in numbers}) > 2:  # as lists of classes have
+        ends = [(n, parts) for n, line in lines if len(parts := line.rsplit(None, 1)) > 1 and parts[1].isdecimal()]
+        if len(lines) == len(ends) == len({parts[1] for _, parts in ends}) > 2:  # as lists of classes have
             source.notes.append("skipped: the number at the end of every line")
-            lines = [(n, match[1]) for (n, _), match in zip(lines, numbers, strict=True)]
+            lines = [(n, parts[0]) for n, parts in ends]
         return breadcrumbs.from_lines(source, lines, mark)
     if len(lines) > 1 and sum("\t" in line.strip() for _, line in lines) >= 0.9 * len(lines):
         return tables.from_table(source, read_table(source, "tab"))
@@ -102,7 +105,6 @@ def _not_an_outline(source: Source) -> Hierarchy | None:
 
 def write(hierarchy: Hierarchy, format: str) -> str:
     """Write bullets; a concept with several parents appears below each, what is below it only once."""
-    refuse_deep(hierarchy, format)
     # The label itself if it is read back unchanged, otherwise a JSON string.
     label = labels(hierarchy)
     for synset, text in label.items():
@@ -120,12 +122,12 @@ def _numbered(source: Source, lines: list[tuple[int, str]]) -> Iterator[Line]:
     for number, line in lines[titled:]:
         text = _number(line) or _number(line, BARE)
         if not text:
-            raise source.fail(f"expected a number at the start, as in other lines; got {line.strip()!r}", number)
+            raise source.fail(f"expected a number at the start, as in other lines; got {quote(line.strip())}", number)
         place = tuple(int(part) for part in text.rstrip(".)").split("."))
         if place in seen:
-            raise source.fail(f"number {text} appears twice; correct the numbering", number)
+            raise source.fail(f"number {cut(text)} appears twice; correct the numbering", number)
         if place[:-1] not in seen:
-            raise source.fail(f"number {text} has no {'.'.join(map(str, place[:-1]))} before it", number)
+            raise source.fail(f"number {cut(text)} has no {cut('.'.join(map(str, place[:-1])))} before it", number)
         seen.add(place)
         yield number, place, place[:-1], _label(source, number, line.strip()[len(text) :])
 
@@ -172,7 +174,7 @@ def _label(source: Source, number: int, text: str) -> str:
         try:
             return str(json.loads(text))
         except ValueError:
-            raise source.fail(f"a label in double quotes must be a JSON string, got {text}", number) from None
+            raise source.fail(f"a label in double quotes must be a JSON string, got {cut(text)}", number) from None
     for around in ("**", "__", "`"):
         if text.startswith(around) and text.endswith(around) and len(text) > 2 * len(around):
             text = text[len(around) : -len(around)]

@@ -7,17 +7,20 @@ import os
 import re
 import zlib
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
 from hcep._files import BrokenOffError, TooLargeError, TooSlowError, WebError, fetch
-from hcep.errors import HierarchyError
+from hcep.errors import HierarchyError, quote
 from hcep.hierarchy.formats import find_format
 
 Place = str | os.PathLike[str]
 MAX_BYTES = 50_000_000
+#: Most characters of a line; the csv module has a similar limit for cells.
+MAX_LINE = 100_000
 MARKS = (
     (b"\xef\xbb\xbf", "utf-8"),
     (b"\xff\xfe\0\0", "utf-32"),
@@ -64,7 +67,7 @@ class Source:
         try:
             return data.decode(encoding)
         except LookupError:
-            message = f"encoding {named!r} is unknown; expected a name such as utf-8, cp1252 or latin-1"
+            message = f"encoding {quote(named)} is unknown; expected a name such as utf-8, cp1252 or latin-1"
             raise self.fail(message) from None
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
@@ -73,13 +76,22 @@ class Source:
                 message = f"is not text in {encoding.upper()}: byte 0x{data[error.start]:02x}; save it as UTF-8, or "
                 raise self.fail(f"{message}pass encoding= (-O encoding=cp1251 on the command line)", line) from None
         word = next(word for word in WORD.findall(text) if not word.isascii())
-        note = f"not UTF-8: read as Windows-1252, {word!r} in line {line:,}; if names look wrong, pass -O encoding=NAME"
+        note = f"not UTF-8: read as Windows-1252, {quote(word)} in line {line:,}"
+        note += "; if names look wrong, pass -O encoding=NAME"
         self.notes += [] if note in self.notes else [note]
         return text
 
     def lines(self) -> list[str]:
         """The lines of the text, with any line ending."""
-        return self.text().replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        return list(self.short(self.text().replace("\r\n", "\n").replace("\r", "\n").split("\n")))
+
+    def short(self, lines: Iterable[str]) -> Iterator[str]:
+        """The lines as they are; one that is too long for names is refused."""
+        for number, line in enumerate(lines, start=1):
+            if len(line) > MAX_LINE:
+                message = f"the line has {len(line):,} characters, more than {MAX_LINE:,}; is a line end missing?"
+                raise self.fail(message, number)
+            yield line
 
     def json(self, text: str | None = None) -> Any:
         """The content as JSON; a key must not appear twice in one object."""
@@ -88,7 +100,7 @@ class Source:
             data = dict(pairs)
             if len(data) < len(pairs):
                 twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
-                raise self.fail(f"{twice!r} appears twice in one object; remove one of them")
+                raise self.fail(f"{quote(twice)} appears twice in one object; remove one of them")
             return data
 
         try:
@@ -96,7 +108,7 @@ class Source:
         except json.JSONDecodeError as error:
             raise self.fail(f"is not JSON: {error.msg}", error.lineno) from None
         except ValueError as error:  # a number of thousands of digits
-            failure = self.fail(f"is not JSON that can be read: {error}")
+            failure = self.fail("is not JSON that can be read: a number has thousands of digits")
             raise (error if isinstance(error, HierarchyError) else failure) from None
         except RecursionError:
             raise self.fail("is nested too deeply to be read; write it as an edge list (.csv)") from None

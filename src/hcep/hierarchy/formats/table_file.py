@@ -8,16 +8,20 @@ import tomllib
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from hcep._checks import require
-from hcep.errors import quoted
+from hcep.errors import csv_problem, quote, quoted
 from hcep.hierarchy.formats.source import MAX_BYTES, Source
 
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 NAMED = {"tab": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
+#: Most columns of a table, and most cells of a workbook, also empty ones between others.
+MAX_COLUMNS, MAX_CELLS = 200, 5_000_000
 #: Lines that are examined to find the delimiter.
 N_SNIFFED = 500
 
@@ -30,12 +34,16 @@ HEADER_WORDS = frozenset(_WORDS["header"]).union(RANKS, *OTHER_RANKS)
 IDENTITY, ABOUT, NAME_ORDER = frozenset(_WORDS["identity"]), frozenset(_WORDS["about"]), _WORDS["names"]
 NAMES, KEYS = frozenset(NAME_ORDER) - {"species"}, frozenset(("id", "ids", "key", "code"))
 LOWEST, REST, SUMS = frozenset(_WORDS["lowest"]), frozenset(_WORDS["rest"]), frozenset(_WORDS["sums"])
+#: Words in the name of a column of common names, and titles of a level below which these name nothing further.
+VERNACULAR, SPECIES = frozenset(_WORDS["vernacular"]), frozenset(_WORDS["species"])
 #: Words in the name of a column that make it a level, even if it has as many different cells as the one above.
 LEVEL_WORDS = HEADER_WORDS - IDENTITY - ABOUT - {"parent", "child", "source", "target", "coarse", "fine"}
 #: Names of a column with the rank of each concept, and the cells that stand for no rank.
 RANK_COLUMNS = ("rank", "taxon rank", "taxonrank", "taxonomic rank")
 NO_RANK = frozenset(("", "no rank", "norank", "unranked", "clade"))
-NUMBERED = re.compile(r"(level|tier|niveau|nivel|ebene|stufe|layer|category|cat|kategorie|categoria|l|lvl)[ _-]?(\d+)")
+NUMBERED = re.compile(
+    r"(level|tier|niveau|nivel|ebene|stufe|layer|category|cat|kategorie|categoria|l|lvl)[ _-]?(\d{1,4})"
+)
 PARENT = re.compile(
     r"parents?\b.*|.*\bparent|source|superclass|broader|hypernym|subclass of|sub class of|is a|supertype"
 )
@@ -81,7 +89,17 @@ def read_table(source: Source, delimiter: str | None = None, sheet: str | None =
             cells.pop()
         del cells[:n_left]
     table.rows = _without_title(source, rows)
+    refuse_wide(source, table)
     return table
+
+
+def refuse_wide(source: Source, table: Table) -> None:
+    """Refuse more columns than tables of concepts have: every column is compared with every other."""
+    if table.width > MAX_COLUMNS:
+        line = next(line for line, cells in table.rows if len(cells) > MAX_COLUMNS)
+        raise source.fail(
+            f"has {table.width:,} cells in a row, more than {MAX_COLUMNS}; keep the columns you need", line
+        )
 
 
 def _without_title(source: Source, rows: list[Row]) -> list[Row]:
@@ -93,13 +111,13 @@ def _without_title(source: Source, rows: list[Row]) -> list[Row]:
     titles = [is_header_word(cell) or plain(cell) in ABOUT for cell in second]
     grouped = 0 < sum(map(bool, first)) < len(second) > 2 and all(titles)
     if not again and ((len(first) == 1 and second[0] and (following > line + 1 or len(second) > 1)) or grouped):
-        source.notes.append(f"skipped: the title {next(filter(None, first))!r} in line {line:,}")
+        source.notes.append(f"skipped: the title {quote(next(filter(None, first)))} in line {line:,}")
         second += first[len(second) :]  # a column whose only title is there
         return _without_title(source, rows[1:])
     alone = [line for line, cells in rows if sum(map(bool, cells)) == 1]
     (above, _), (last, cells) = rows[-2:]
     if alone == [last] and last > above + 1:
-        raise source.fail(f"{cells[-1]!r} is alone below the table, after an empty row; remove it", last)
+        raise source.fail(f"{quote(cells[-1])} is alone below the table, after an empty row; remove it", last)
     return rows
 
 
@@ -112,15 +130,15 @@ def _text_rows(source: Source, delimiter: str | None) -> Iterator[Row]:
         text = re.sub(r"\t\|(?:\t|(?=\r?$))", "\t", text, flags=re.MULTILINE)
     mark = delimiter or (excel[1] if excel else _delimiter(source, text))
     if len(mark) != 1:
-        raise source.fail(f"delimiter must be one character, or tab, comma, semicolon or pipe; got {mark!r}")
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True)
+        raise source.fail(f"delimiter must be one character, or tab, comma, semicolon or pipe; got {quote(mark)}")
+    rows = csv.reader(source.short(io.StringIO(text, newline="")), delimiter=mark, strict=True)
     try:
         for row in rows:
             cells = [cell.strip() for cell in row]
             if any(cells):
                 yield rows.line_num, cells
     except csv.Error as error:
-        raise source.fail(f"is not a table: {error}", rows.line_num) from None
+        raise source.fail(csv_problem(error), rows.line_num) from None
 
 
 def _delimiter(source: Source, text: str) -> str:
@@ -132,7 +150,9 @@ def _delimiter(source: Source, text: str) -> str:
     evenness: dict[str, float] = {}
     for mark in (usual, *(m for m in (",", ";", "\t", "|") if m != usual)):
         # A title or a note around the table has no delimiter; nearly all other lines must agree.
-        widths = Counter(len(row) for row in csv.reader(lines[:N_SNIFFED], delimiter=mark) if row)
+        widths = Counter[int]()
+        with suppress(csv.Error):  # reading all rows reports it
+            widths.update(len(row) for row in csv.reader(lines[:N_SNIFFED], delimiter=mark) if row)
         width, n = max(((w, n) for w, n in widths.items() if w > 1), key=lambda pair: pair[1], default=(1, 0))
         evenness[mark] = n / max(1, widths.total()) if width > 1 else 0.0
     best = max(evenness, key=lambda mark: evenness[mark])
@@ -150,8 +170,14 @@ def _workbook(source: Source, sheet: str | None) -> Table:
     try:
         with zipfile.ZipFile(io.BytesIO(source.data)) as packed:
             n_bytes = sum(part.file_size for part in packed.infolist())
-        if n_bytes > 10 * MAX_BYTES:
-            raise source.fail(f"expands to {n_bytes:,} bytes; save the sheet you need as .csv")
+            if n_bytes > 2 * MAX_BYTES:
+                raise source.fail(f"expands to {n_bytes:,} bytes; save the sheet you need as .csv")
+            n_cells = max(
+                (_reach(packed.read(name)) for name in packed.namelist() if name.startswith("xl/worksheets/")),
+                default=0,
+            )
+        if n_cells > MAX_CELLS:
+            raise source.fail(f"has a sheet of {n_cells:,} cells, most of them empty; save the part you need as .csv")
         book = openpyxl.load_workbook(io.BytesIO(source.data), data_only=True)
         formulas = openpyxl.load_workbook(io.BytesIO(source.data))
     except Exception as error:
@@ -161,14 +187,14 @@ def _workbook(source: Source, sheet: str | None) -> Table:
     filled = [page for page in book.worksheets if page.max_row and any(map(any, page.iter_rows(values_only=True)))]
     sheets = {page.title: page for page in filled}
     if sheet is not None and sheet not in sheets:
-        raise source.fail(f"has no sheet {sheet!r} with cells in it; there are {quoted(sheets)}")
+        raise source.fail(f"has no sheet {quote(sheet)} with cells in it; there are {quoted(sheets)}")
     tables = [name for name, page in sheets.items() if page.max_column > 1 and page.max_row > 2] or list(sheets)
     if sheet is None and len(tables) != 1:
         what = f"has several sheets, {quoted(tables)}; choose with sheet=" if tables else "is empty; expected a table"
         raise source.fail(what + (" (-O sheet=NAME on the command line)" if tables else ""))
     chosen = sheet or tables[0]
     if len(sheets) > 1:
-        source.notes.append(f"read: sheet {chosen!r}")
+        source.notes.append(f"read: sheet {quote(chosen)}")
     page = sheets[chosen]
     grid = {cells[0].row: list(cells) for cells in page.iter_rows()}
     rows = {row: [_cell(source, cell, formulas[chosen]) for cell in cells] for row, cells in grid.items()}
@@ -181,6 +207,15 @@ def _workbook(source: Source, sheet: str | None) -> Table:
     dates = {_cell(source, c, None): c.coordinate for c in dated}
     marked = bold[:1] == [True] and not all(bold)
     return Table([(row, cells) for row, cells in rows.items() if any(cells)], marked, dates)
+
+
+def _reach(part: bytes) -> int:
+    """The cells from the first to the last of a sheet or of its merged cells, by the names of cells in its XML."""
+    places = re.findall(rb'[ :"]([A-Z]{1,3})(\d{1,7})(?=[:"])', part)
+    columns = {
+        letters: reduce(lambda n, c: 26 * n + c - 64, letters, 0) for letters in {column for column, _ in places}
+    }
+    return max((int(row) for _, row in places), default=0) * max(columns.values(), default=0)
 
 
 def _cell(source: Source, cell: Any, formulas: Any) -> str:
@@ -211,7 +246,7 @@ def known_levels(columns: Iterable[str]) -> tuple[str, ...]:
         numbers = [(match[1], int(match[2]), present[match[0]]) for m in present if (match := NUMBERED.fullmatch(m))]
         stem = Counter(stem for stem, _, _ in numbers).most_common(1)[0][0] if numbers else ""
         ranks = [column for word, _, column in sorted(numbers) if word == stem]
-    if "name" in present and ranks and not {"species", "art", "espèce", "especie"} & set(squeezed):
+    if "name" in present and ranks and not SPECIES & set(squeezed):
         ranks = [*ranks, present["name"]]
     if len(ranks) >= 2:
         return tuple(ranks)
@@ -222,6 +257,11 @@ def is_header_word(cell: str) -> bool:
     """Whether a cell looks like the name of a column."""
     name = plain(cell)
     return bool(NUMBERED.fullmatch(name) or PARENT.fullmatch(name) or set(name.split()) & HEADER_WORDS)
+
+
+def is_identity(title: str) -> bool:
+    """Whether the name of a column says that it has names or ids, such as "Common name"."""
+    return bool({*plain(title).split()} & IDENTITY)
 
 
 def parent_columns(names: Sequence[str]) -> list[int]:

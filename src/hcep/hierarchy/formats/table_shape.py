@@ -8,10 +8,12 @@ that fits neither or both is refused.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from functools import cached_property
+from itertools import pairwise, repeat
 from typing import Literal, NoReturn
 
-from hcep.errors import near_matches, quoted
+from hcep.errors import counted, cut, near_matches, quote, quoted
+from hcep.hierarchy.columns import Cells, Columns, Role
 from hcep.hierarchy.formats import table_file as words
 from hcep.hierarchy.formats.source import Source
 from hcep.hierarchy.formats.table_file import Row, Table
@@ -30,6 +32,9 @@ class Shape:
     notes: list[str] = field(default_factory=list)
     #: The column of an edge list that has the rank of each child.
     rank: int | None = None
+    #: The columns beside level columns that have the ids and the display names of the classes.
+    leaf: int | None = None
+    name: int | None = None
 
     def cells(self, row: list[str]) -> list[str]:
         return [row[i] if i < len(row) else "" for i in self.columns]
@@ -37,6 +42,33 @@ class Shape:
     @property
     def titles(self) -> list[str]:
         return [self.names[i] for i in self.columns]
+
+    @cached_property
+    def roles(self) -> dict[int, Role]:
+        """The meaning of the columns that are written again; a column of another kind of name is kept as it is."""
+        kinds: Iterable[Role] = ("parent", "child", "name") if self.kind == "edges" else repeat("level")
+        others = [i for i, title in enumerate(self.names) if words.is_identity(title)]
+        own: dict[int | None, Role] = {**dict.fromkeys(others, "other"), **dict(zip(self.columns, kinds, strict=False))}
+        own |= {self.rank: "rank", self.name: "name", self.leaf: "leaf"}
+        return {i: own[i] for i in range(len(self.names)) if i in own}
+
+    def table_columns(self, rows: dict[str, list[Cells]]) -> Columns | None:
+        """The columns for a hierarchy to keep; None if one that is needed has no title."""
+        titles = {self.names[i]: role for i, role in self.roles.items() if self.names[i] != f"column {i + 1}"}
+        return Columns(titles, rows) if {*self.titles} <= {*titles} else None
+
+    def cells_beside(self, row: list[str]) -> Cells:
+        """The cells of a row that the edges, levels, names and ranks of a hierarchy do not tell, by their titles."""
+        cells = {i: row[i] for i in self.roles if i < len(row) and row[i]}
+        told = {"parent", "child", "level", "leaf"}
+        beside = {i: cell for i, cell in cells.items() if self.roles[i] not in told}
+        if self.kind == "edges":
+            name = self.columns[2] if len(self.columns) > 2 else None
+            beside = {i: c for i, c in beside.items() if i != name or c == cells.get(self.columns[1])}
+            beside = {i: c for i, c in beside.items() if i != self.rank or c.casefold() in words.NO_RANK}
+        elif self.leaf is not None or self.name is not None:  # the label of a class that has an id or name beside it
+            beside |= {i: cells[i] for i in [i for i in self.columns if i in cells][-1:]}
+        return {self.names[i]: cell for i, cell in beside.items()}
 
 
 def chosen_columns(source: Source, names: Sequence[str], wanted: Iterable[str]) -> tuple[int, ...]:
@@ -49,7 +81,7 @@ def chosen_columns(source: Source, names: Sequence[str], wanted: Iterable[str]) 
             positions.append(int(column) - 1)
         else:
             columns = quoted(names, 9)
-            raise source.fail(f"has no column {column!r}; its columns are {columns}.{near_matches(column, names)}")
+            raise source.fail(f"has no column {quote(column)}; its columns are {columns}.{near_matches(column, names)}")
     return tuple(positions)
 
 
@@ -57,6 +89,7 @@ class ShapeFinder:
     """Finds the `shape` of a table from its header and cells."""
 
     def __init__(self, source: Source, table: Table, header: bool | None = None) -> None:
+        words.refuse_wide(source, table)
         self.source = source
         (self.line, first), *others = table.rows
         self.first = [*first, *[""] * (table.width - len(first))]
@@ -67,12 +100,14 @@ class ShapeFinder:
             # Some rows repeat the header, or have the sums below a table.
             again = [line for line, cells in others if cells == first]
             sums = [line for line, cells in others[-1:] if cells[0].casefold().strip(" :") in words.SUMS]
-            source.notes += [f"skipped: line {line:,}, which repeats the header" for line in again]
+            source.notes += [f"skipped: line {line:,}, which repeats the header" for line in again[:1]]
+            source.notes += [f"skipped: {counted(len(again) - 1, 'more line')} that repeat it"] if again[1:] else []
             source.notes += [f"skipped: line {line:,}, a sum" for line in sums]
-            self.rows = [row for row in others if row[0] not in (*again, *sums)]
+            left_out = {*again, *sums}
+            self.rows = [row for row in others if row[0] not in left_out]
         twice = [column for column, n in Counter(self.names).items() if n > 1]
         if twice:
-            raise source.fail(f"column {twice[0]!r} appears twice in the header; rename one", self.line)
+            raise source.fail(f"column {quote(twice[0])} appears twice in the header; rename one", self.line)
         n_most = max(len(first), 3) if any(words.PARENT.fullmatch(words.plain(name)) for name in first) else len(first)
         for line, cells in self.rows if self.has_header else ():
             if len(cells) > n_most:
@@ -131,7 +166,7 @@ class ShapeFinder:
         odd = [row for row in self.rows if len(row[1]) > 3]
         short = [row for row in self.rows if len(row[1]) == 2]
         if not self.has_header and short and len(self.rows) >= 2 * len(odd) > 0:
-            raise self.source.fail(f"expected parent, child[, name]; got {odd[0][1]!r}", odd[0][0])
+            raise self.source.fail(f"expected parent, child[, name]; got {quote(odd[0][1])}", odd[0][0])
         among = text if self.width > 3 else range(self.width)  # numbers in wide tables agree by chance
         pairs = [(p, c) for p in among for c in among if p != c and self._parents(p, c)]
         if pairs:
@@ -153,7 +188,9 @@ class ShapeFinder:
         if (covered[most] and (by_name is None or not covered[by_name])) or (by_name is None and len(others) == 1):
             by_name = most
         if by_name is None:
-            question = f"column {self.names[parent]!r} has parents, but which of {quoted(self.names)} has the children?"
+            question = (
+                f"column {quote(self.names[parent])} has parents, but which of {quoted(self.names)} has the children?"
+            )
             raise self.source.fail(
                 f"{question} pass parent= and child= (-O child=COLUMN on the command line)", self.line
             )
@@ -180,10 +217,13 @@ class ShapeFinder:
     def _shape(
         self, kind: Literal["edges", "levels"], columns: Sequence[int], known: bool, rank: int | None = None
     ) -> Shape:
-        used = (*columns, rank)
-        unused = [self.names[i] for i in range(self.width) if i not in used and any(self.columns[i])]
-        notes = [f"columns that were ignored: {quoted(unused, 9)}"] if unused else []
-        return Shape(kind, self.names, self.rows, tuple(columns), known, notes, rank)
+        shape = Shape(kind, self.names, self.rows, tuple(columns), known, [], rank)
+        unused = [i for i in range(self.width) if i not in (*columns, rank) and any(self.columns[i])]
+        parts = {True: "not a level, but kept for tables that are written", False: "columns that were ignored"}
+        for is_kept, what in parts.items():
+            titles = [self.names[i] for i in unused if (self.has_header and i in shape.roles) == is_kept]
+            shape.notes += [f"{what}: {quoted(titles, 9)}"] if titles else []
+        return shape
 
     def _levels_by_header(self, known: list[int], text: list[int]) -> Shape:
         """The columns that are levels by name, and columns between or beside them that are levels by their cells."""
@@ -204,6 +244,7 @@ class ShapeFinder:
                 levels.append(column)
         if not self._is_unique(levels[-1]):  # the classes may be in a column called a name
             others = [i for i in text if i not in levels and self._words(i) & words.NAMES]
+            others = [i for i in others if not self._is_other_name(i, levels)]
             finer = [i for i in others if self._is_finer(i, levels[-1])]
             ranks_of = {i: [words.NAME_ORDER.index(w) for w in self._words(i) & {*words.NAME_ORDER}] for i in finer}
             levels += sorted(finer, key=lambda i: min(ranks_of[i]))[:1]
@@ -235,9 +276,9 @@ class ShapeFinder:
             self._fail_nested(1, 0)
         upper = 1 if not nested or (repeats == [False, True] and all(self.columns[0])) else 0
         if len(self.rows) > 5 and len(self._set(upper)) > 0.7 * len(self.rows):
-            self._fail_levels(f"most cells of column {self.names[upper]!r} appear once")
+            self._fail_levels(f"most cells of column {quote(self.names[upper])} appear once")
         if _all_numeric(self.columns[upper]):
-            self._fail_levels(f"column {self.names[upper]!r} contains numbers")
+            self._fail_levels(f"column {quote(self.names[upper])} contains numbers")
         return self._levels([upper, 1 - upper], known=False)
 
     def _levels_by_cells(self, text: list[int]) -> Shape:
@@ -256,6 +297,8 @@ class ShapeFinder:
                 if not self._words(column) & words.IDENTITY:
                     self._unsure_of(column, levels, above)
                 continue
+            if self._is_other_name(column, levels):
+                continue
             if not self._nested(column, above):
                 self._fail_nested(column, above)
             levels.append(column)
@@ -264,13 +307,15 @@ class ShapeFinder:
         cells = [[self.columns[i][row] for i in levels[::-1]] for row in range(len(self.rows))]
         lowest = {next(filter(None, row), "") for row in cells}
         if len(lowest) <= len(self._set(levels[0])):
-            self._fail_levels(f"there are no more different classes than cells in column {self.names[levels[0]]!r}")
+            self._fail_levels(
+                f"there are no more different classes than cells in column {quote(self.names[levels[0]])}"
+            )
         return self._levels(levels, known=False)
 
     def _levels(self, columns: list[int], known: bool) -> Shape:
         first, last = self._words(columns[0]), self._words(columns[-1])
         if not known and first & words.LOWEST and not last & words.LOWEST:
-            self._fail_levels(f"column {self.names[columns[0]]!r} would be the highest by its cells")
+            self._fail_levels(f"column {quote(self.names[columns[0]])} would be the highest by its cells")
         return self._shape("levels", columns, known)
 
     def _filled(self, column: int) -> list[str]:
@@ -309,22 +354,29 @@ class ShapeFinder:
     def _is_unique(self, column: int) -> bool:
         return len(self._set(column)) == len(self.rows) > 1
 
+    def _is_other_name(self, column: int, levels: Sequence[int]) -> bool:
+        """Whether a column has common names of the classes, of which a class may have several, and is not a level."""
+        rows = Counter(zip(*(self.columns[i] for i in levels), strict=True))
+        mostly_once = 2 * sum(n == 1 for n in rows.values()) > len(rows)
+        is_species = words.plain(self.names[levels[-1]]) in words.SPECIES
+        return bool(self._words(column) & words.VERNACULAR) and (is_species or (mostly_once and len(levels) > 1))
+
     def _words(self, column: int) -> set[str]:
         return set(words.plain(self.names[column]).split()) if self.has_header else set()
 
     def _unsure_of(self, column: int, levels: Sequence[int], above: int) -> NoReturn:
         names, name = [self.names[i] for i in levels], self.names[column]
         at = names.index(self.names[above]) + 1
-        with_it = ",".join([*names[:at], name, *names[at:]])
+        with_it, without = (",".join(map(cut, some)) for some in ([*names[:at], name, *names[at:]], names))
         raise self.source.fail(
-            f"is column {name!r} a level, or something else about {self.names[above]!r}? pass levels= "
-            f"(-O levels={with_it} or -O levels={','.join(names)} on the command line)",
+            f"is column {quote(name)} a level, or something else about {quote(self.names[above])}? pass levels= "
+            f"(-O levels={with_it} or -O levels={without} on the command line)",
             self.line,
         )
 
     def _fail_nested(self, column: int, above: int) -> NoReturn:
         value, below, upper = self._repeated_below(column, above)[0], self.names[column], self.names[above]
-        self._fail_levels(f"{value!r} of column {below!r} appears below several of column {upper!r}")
+        self._fail_levels(f"{quote(value)} of column {quote(below)} appears below several of column {quote(upper)}")
 
     def _fail_levels(self, why: str) -> NoReturn:
         raise self.source.fail(

@@ -8,30 +8,40 @@ import csv
 import io
 import re
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from hcep.errors import HierarchyError, counted, quoted
+from hcep.errors import HierarchyError, counted, cut, quote, quoted
+from hcep.hierarchy.columns import Cells, Columns
 from hcep.hierarchy.edges import find_cycles, longest_levels, with_lone_tops
-from hcep.hierarchy.formats import breadcrumbs, table_file as words
+from hcep.hierarchy.formats import Format, breadcrumbs, table_file as words
 from hcep.hierarchy.formats.draft import Draft
 from hcep.hierarchy.formats.source import Source
 from hcep.hierarchy.formats.table_file import DELIMITERS, Row, Table, read_table
+from hcep.hierarchy.formats.table_rows import edge_table, level_table
 from hcep.hierarchy.formats.table_shape import Shape, ShapeFinder, chosen_columns
+from hcep.hierarchy.formats.writing import detail_losses
 from hcep.hierarchy.graph import Hierarchy
 
 #: Names of a column with the depth of each row.
 DEPTHS = ("level", "depth", "ebene", "tier", "niveau", "nivel", "stufe", "indent", "hierarchy level", "lvl")
-DEPTH = re.compile(r"(?:level|tier|ebene|niveau|nivel|stufe|lvl|l)?[ _-]?(\d+)", re.IGNORECASE)
+DEPTH = re.compile(r"(?:level|tier|ebene|niveau|nivel|stufe|lvl|l)?[ _-]?(\d{1,4})", re.IGNORECASE)
+#: A column with more different cells than this has no ranks.
+MAX_RANKS = 100
+NO_COLUMNS = Columns({})
+#: Most titles of level columns in the sentence about a table.
+MAX_TITLES = 12
 YES_NO = {"yes": True, "true": True, "no": False, "false": False}
-Columns = Sequence[str] | None
+Titles = Sequence[str] | None
 Option = str | None
 
 
 def read(
     source: Source,
     *,
-    levels: Columns = None,
+    levels: Titles = None,
     leaf: Option = None,
     name: Option = None,
     parent: Option = None,
@@ -72,7 +82,7 @@ def read(
         )
     has_header = YES_NO.get(header.casefold()) if isinstance(header, str) else header
     if header is not None and has_header is None:
-        raise source.fail(f"header must be yes or no, got {header!r}")
+        raise source.fail(f"header must be yes or no, got {quote(header)}")
     if has_levels or levels is not None or leaf is not None or (name is not None and parent is None):
         return from_levels(source, table, levels, leaf=leaf, name=name, blank=blank)
     if parent is None and child is None and not words.is_edge_header(table.rows[0][1]) and not _names_parents(table):
@@ -91,6 +101,7 @@ def records_table(source: Source, data: Any) -> Table:
     if not isinstance(listed, list) or not listed or not all(isinstance(record, dict) for record in listed):
         raise source.fail('expected a list of records such as {"kingdom": "Animalia", ..., "name": "Felis catus"}')
     columns = list(dict.fromkeys(column for record in listed for column in record))
+    words.refuse_wide(source, Table([(0, columns)]))
     values = [[record.get(column, []) for column in columns] for record in listed]  # several parents are a list
     cells = [[";".join(map(str, v)) if isinstance(v, list) else "" if v is None else str(v) for v in r] for r in values]
     return Table([(0, columns), *((i + 1, row) for i, row in enumerate(cells))])
@@ -152,30 +163,102 @@ def edge_rows(source: Source) -> list[Row] | None:
 
 
 def write(hierarchy: Hierarchy, format: str) -> str:
-    """Write children in index order, each with its first parent first, so that reading gives the same DAG."""
-    lines = io.StringIO()
-    writer = csv.writer(lines, delimiter=DELIMITERS[format])
-    has_names = any(hierarchy.name(synset) != synset for synset in hierarchy)  # names only if they differ from ids
-    ranks = {synset: hierarchy.ranks.get(synset, "") for synset in hierarchy}
-
-    def row(parent: str, child: str) -> list[str]:
-        return [parent, child, *[hierarchy.name(child)] * has_names, *[ranks[child]] * any_rank]
-
-    any_rank = any(ranks.values())
-    writer.writerow(["parent", "child", *["name"] * has_names, *["rank"] * any_rank])
+    """Write a table with the columns of the one that the hierarchy was read from, or else an edge list."""
     for synset in hierarchy:
-        for text in (synset, hierarchy.name(synset), ranks[synset] or synset):
+        for text in (synset, hierarchy.name(synset), hierarchy.ranks.get(synset, synset)):
             if text != text.strip() or not text:
                 raise HierarchyError(
-                    f"{format} cannot hold {text!r} of concept {synset!r}: a cell cannot be empty or have spaces at "
-                    "its ends; rename it, or write .json"
+                    f"{format} cannot hold {quote(text)} of concept {quote(synset)}: a cell cannot be empty or have "
+                    "spaces at its ends; rename it, or write .json"
                 )
         if synset.startswith("#"):
-            raise HierarchyError(f"{format} cannot hold concept {synset!r}: its line would be a comment; write .json")
-    if hierarchy.name(hierarchy.root) != hierarchy.root or ranks[hierarchy.root]:
-        writer.writerow(row("", hierarchy.root))
-    for child in hierarchy.ids[1:]:
-        writer.writerows(row(parent, child) for parent in hierarchy.parents(child))
+            raise HierarchyError(
+                f"{format} cannot hold concept {quote(synset)}: its line would be a comment; write .json"
+            )
+    columns = hierarchy.columns
+    with suppress(HierarchyError):  # `level_losses` reports it
+        if columns and columns.titles("level"):
+            return _with_levels(hierarchy, columns, format)
+    text = _text(edge_table(hierarchy, columns or NO_COLUMNS), format)
+    same = columns is None or _has_edges(hierarchy, text, format)
+    return text if same else _text(edge_table(hierarchy, NO_COLUMNS), format)
+
+
+def level_losses(hierarchy: Hierarchy, format: Format, text: str) -> tuple[str, ...] | None:
+    """What a table that `write` made of a hierarchy from level columns does not keep; None for one from another file.
+
+    If level columns cannot hold the hierarchy, the first sentence says why, and the others what an edge list loses.
+    """
+    columns = hierarchy.columns
+    if columns is None or not columns.titles("level"):
+        return None
+    rows = list(csv.reader(io.StringIO(text), delimiter=DELIMITERS[format.name]))
+    if rows[0] != list(columns.roles):
+        why = "its empty cells would be read as something else"
+        try:
+            level_table(hierarchy, columns)
+        except HierarchyError as error:
+            why = str(error)
+        return (f"{format.name}: written as parent and child, because {why}", *detail_losses(format, hierarchy))
+    plain, options = _read_again(text, format.name), _level_options(columns)
+    is_plain = _has_rows(plain, columns, rows)
+    again = plain if is_plain else _read_again(text, format.name, **options)
+    assert again is not None  # `write` has read it
+    names = {again.name(s) for s in again}
+    merged = [name for s in hierarchy for _, name in hierarchy.merged(s) if name not in names]
+    renamed = [s for s in hierarchy.leaves if s not in again]
+    pairs = ", ".join(f"{quote(s)} is {quote(hierarchy.name(s))}" for s in renamed[:3])
+    named = {option: [value] if isinstance(value, str) else value for option, value in options.items()}
+    needed = "".join(f" -O {option}={','.join(titles)}" for option, titles in named.items())
+    classes = counted(len(renamed), "class")
+    losses = {
+        f"the names merged into other concepts are lost ({quoted(merged)})": merged,
+        f"{classes} with another label, the name in its cell: {pairs}; relabel the images": renamed,
+        f"read it with{needed}": not is_plain,
+    }
+    return tuple(f"{format.name}: {sentence}" for sentence, is_lost in losses.items() if is_lost)
+
+
+def _with_levels(hierarchy: Hierarchy, columns: Columns, format: str) -> str:
+    """The table with the level columns of the file; reading it gives a hierarchy with the same rows."""
+    rows = level_table(hierarchy, columns)
+    text = _text(rows, format)
+    if not _has_rows(_read_again(text, format, **_level_options(columns)), columns, rows):
+        raise HierarchyError("its empty cells would be read as something else")
+    return text
+
+
+def _has_rows(hierarchy: Hierarchy | None, columns: Columns, rows: list[list[str]]) -> bool:
+    """Whether a hierarchy that was read has these columns, with the same meaning, and these rows in any order."""
+    own = None if hierarchy is None else hierarchy.columns
+    if hierarchy is None or own is None or list(own.roles.items()) != list(columns.roles.items()):
+        return False
+    return sorted(level_table(hierarchy, own)) == sorted(rows)
+
+
+def _level_options(columns: Columns) -> dict[str, Any]:
+    """The options that name the level columns, and those of ids and names of classes."""
+    beside = {option: columns.titles(option)[0] for option in ("leaf", "name") if columns.titles(option)}
+    return {"levels": columns.titles("level"), **beside}
+
+
+def _read_again(text: str, format: str, **options: Any) -> Hierarchy | None:
+    try:
+        return read(Source("table", text.encode(), format), **options)
+    except HierarchyError:
+        return None
+
+
+def _has_edges(hierarchy: Hierarchy, text: str, format: str) -> bool:
+    """Whether reading a table gives the concepts, edges and names of a hierarchy."""
+    again = _read_again(text, format)
+    parts = [(h.ids, h.edges, [h.name(s) for s in h]) for h in (hierarchy, again) if h is not None]
+    return parts[0] == parts[-1] and again is not None
+
+
+def _text(rows: Sequence[Sequence[str]], format: str) -> str:
+    lines = io.StringIO()
+    csv.writer(lines, delimiter=DELIMITERS[format]).writerows(rows)
     return lines.getvalue()
 
 
@@ -197,28 +280,30 @@ def _edges(source: Source, shape: Shape) -> Hierarchy:
     roots_given = any(not parent and child in parents for _, (parent, child, *_) in rows)
     for line, (parent, child, *rest) in rows:
         if not child:
-            raise source.fail(f"expected parent, child[, name]; got {[parent, child, *rest]!r}", line)
+            raise source.fail(f"expected parent, child[, name]; got {quote([parent, child, *rest])}", line)
         if not parent and child not in parents and parents:  # not a root: a merged cell
             if repeats and roots_given:
                 lone.append(child)
             elif not above or repeats:
-                raise source.fail(f"{child!r} has no parent and no children; add its parent, or remove the row", line)
+                raise source.fail(
+                    f"{quote(child)} has no parent and no children; add its parent, or remove the row", line
+                )
             else:
                 parent, n_above = above, n_above + 1
         if parent == child and child not in top:
-            raise source.fail(f"concept {child!r} is its own parent; correct it, or leave it empty", line)
+            raise source.fail(f"concept {quote(child)} is its own parent; correct it, or leave it empty", line)
         above = parent
         several = [part.strip() for part in re.split(r"[;|]", parent)]
         split = parent not in children and len(several) > 1 and all(part in known for part in several)
         n_split += split
         edges += [(p, child) for p in (several if split else [parent]) if p and p not in marker and child not in top]
         if rest and rest[0] and names.setdefault(child, rest[0]) != rest[0]:
-            message = f"concept {child!r} has two names, {names[child]!r} and {rest[0]!r}"
+            message = f"concept {quote(child)} has two names, {quote(names[child])} and {quote(rest[0])}"
             raise source.fail(f"{message}; keep one of them, or give each meaning its own id", line)
     if not edges:
         raise source.fail("has no edges; expected rows of parent, child[, name]")
-    columns = f"edge list, parent in {shape.titles[0]!r}, child in {shape.titles[1]!r}"
-    source.understood = columns + (f", name in {shape.titles[2]!r}" if len(shape.titles) > 2 else "")
+    columns = f"edge list, parent in {quote(shape.titles[0])}, child in {quote(shape.titles[1])}"
+    source.understood = columns + (f", name in {quote(shape.titles[2])}" if len(shape.titles) > 2 else "")
     if not shape.known:
         source.otherwise = "decided by its cells; if the columns are levels, pass -O levels=HIGHEST,...,LOWEST"
     remarks = {
@@ -229,17 +314,26 @@ def _edges(source: Source, shape: Shape) -> Hierarchy:
         f"at the top, without children: {quoted(lone)}": lone,
     }
     source.notes += [*shape.notes, *(note for note, things in remarks.items() if things)]
-    return _ranked(source, shape, Hierarchy.from_edges(with_lone_tops(edges, lone), names))
+    cells_of: dict[str, list[Cells]] = {}
+    for _, cells in shape.rows:
+        cells_of.setdefault(shape.cells(cells)[1], []).append(shape.cells_beside(cells))
+    hierarchy = Hierarchy.from_edges(with_lone_tops(edges, lone), names)
+    with_cells = {child: rows for child, rows in cells_of.items() if any(rows)}
+    hierarchy = hierarchy.with_columns(shape.table_columns(with_cells))
+    if shape.rank is None:
+        return hierarchy
+    ranks = {row[shape.columns[1]]: row[shape.rank] for _, row in _padded(shape)}
+    return with_rank_cells(source, hierarchy, ranks, shape.names[shape.rank])
 
 
-def _ranked(source: Source, shape: Shape, hierarchy: Hierarchy) -> Hierarchy:
-    """The hierarchy with the ranks of an edge list, unless its cells cannot be ranks.
+def with_rank_cells(source: Source, hierarchy: Hierarchy, cells: dict[str, str], title: str) -> Hierarchy:
+    """The hierarchy with the ranks of an edge list or of records, by concept, unless their texts cannot be ranks.
 
     Ranks have an order: a genus is never above a family, nor below another genus. Cells without one are something else,
     such as how common a species is.
     """
-    cells = {} if shape.rank is None else {row[shape.columns[1]]: row[shape.rank] for _, row in _padded(shape)}
     ranks = {s: cell for s, cell in cells.items() if s in hierarchy and cell.casefold() not in words.NO_RANK}
+    ranks = ranks if len(set(ranks.values())) <= MAX_RANKS else {}
     above: dict[str, set[str]] = {}  # the nearest ranks above each concept
     for synset in hierarchy:
         parents = hierarchy.parents(synset)
@@ -247,8 +341,9 @@ def _ranked(source: Source, shape: Shape, hierarchy: Hierarchy) -> Hierarchy:
     pairs = list(dict.fromkeys((upper, rank) for s, rank in ranks.items() for upper in above[s]))
     cycle = next(find_cycles(pairs), None)
     if cycle:
-        title = shape.names[shape.rank or 0]
-        source.notes.append(f"column {title!r} not read as ranks: {cycle[0]!r} stands above and below {cycle[-1]!r}")
+        source.notes.append(
+            f"column {quote(title)} not read as ranks: {quote(cycle[0])} stands above and below {quote(cycle[-1])}"
+        )
         return hierarchy
     names = list(dict.fromkeys(ranks.values()))
     upper_of = {rank: [names.index(upper) for upper, lower in pairs if lower == rank] for rank in names}
@@ -289,12 +384,12 @@ def _from_depths(source: Source, table: Table, column: int) -> Hierarchy:
     for line, cells in rows:
         depth = int(re.sub(r"\D", "", cells[column]))
         above[depth] = draft.add(cells[label] if len(cells) > label else "", above.get(depth - 1), line=line)
-    source.understood = f"outline, depth in {titles[column]!r}, name in {titles[label]!r}"
+    source.understood = f"outline, depth in {quote(titles[column])}, name in {quote(titles[label])}"
     source.otherwise = "if that is not a depth, pass -O levels=HIGHEST,...,LOWEST or -O parent=COLUMN -O child=COLUMN"
     return draft.hierarchy()
 
 
-def from_levels(source: Source, table: Table, levels: Columns = None, **options: str | None) -> Hierarchy:
+def from_levels(source: Source, table: Table, levels: Titles = None, **options: str | None) -> Hierarchy:
     """Read a table whose levels are known by name or given; `options` are leaf, name and blank of `read`."""
     names = table.rows[0][1]
     if levels is None:
@@ -312,9 +407,11 @@ def _levels(
 ) -> Hierarchy:
     id_column, name_column = (chosen_columns(source, shape.names, [c])[0] if c else None for c in (leaf, name))
     draft = Draft(source, "qualify")
-    seen: set[tuple[str, ...]] = set()
+    seen: set[tuple[object, ...]] = set()
     n_again = 0
     columns: dict[int, set[int]] = {}  # the levels at which each branch appears
+    cells_of: dict[int, list[Cells]] = {}  # the cells of each branch that are not levels
+    shape = replace(shape, leaf=id_column, name=name_column)
     for (line, cells), path in zip(shape.rows, _completed(source, shape, blank), strict=True):
         own = [cells[c] if c is not None and c < len(cells) else "" for c in (id_column, name_column)]
         labels, levels = [cell for cell in path if cell], [i for i, cell in enumerate(path) if cell]
@@ -326,8 +423,8 @@ def _levels(
                 f"cell {table.dates[dated[0]]} contains a date, {dated[0]}; Excel turns names such as MARCH1 into "
                 "dates: write the name again in a cell formatted as text"
             )
-        n_again += (*labels, *own) in seen
-        seen.add((*labels, *own))
+        beside = shape.cells_beside(cells)
+        key = (*labels, *own, *beside.items())
         parent = None
         for label, level in zip(labels[:-1], levels[:-1], strict=True):
             parent = draft.add(label, parent, line=line, same=True)
@@ -335,11 +432,20 @@ def _levels(
         display = own[1] or (labels[-1] if leaf else None)
         last = draft.add(own[0] if leaf else labels[-1], parent, name=display, line=line, same=True)
         columns.setdefault(last, set()).add(levels[-1])
-    source.understood = f"level columns {' > '.join(shape.titles)}"
+        cells_of.setdefault(last, []).extend([] if key in seen else [beside])
+        n_again += key in seen
+        seen.add(key)
+    more = len(shape.titles) - MAX_TITLES
+    titles = [*map(cut, shape.titles[:MAX_TITLES]), *([f"{more:,} more"] if more > 0 else [])]
+    source.understood = f"level columns {' > '.join(titles)}"
     if not shape.known:
         source.otherwise = "decided by its cells; if it is an edge list, pass -O parent=COLUMN -O child=COLUMN"
     source.notes += [*shape.notes, *([f"skipped: {counted(n_again, 'row')} repeated"] if n_again else [])]
-    return draft.hierarchy(_ranks_of(shape, table, columns))
+    hierarchy = draft.hierarchy(_ranks_of(shape, table, columns))
+    rows = {draft.ids[branch]: rows for branch, rows in cells_of.items()}
+    # A class has a row in any case; only rows of other concepts, and cells beside the levels, are worth noting.
+    rows = {s: rows for s, rows in rows.items() if any(rows) or not hierarchy.is_leaf(s)}
+    return hierarchy.with_columns(shape.table_columns(rows))
 
 
 def _ranks_of(shape: Shape, table: Table, columns: dict[int, set[int]]) -> dict[int, str]:
@@ -366,7 +472,7 @@ def _completed(source: Source, shape: Shape, blank: str | None) -> list[list[str
     is refused.
     """
     if blank not in (None, "above", "skip"):
-        raise source.fail(f"blank must be 'above' or 'skip', got {blank!r}")
+        raise source.fail(f"blank must be 'above' or 'skip', got {quote(blank)}")
     rows = [shape.cells(cells) for _, cells in shape.rows]
     if blank == "skip":
         return rows
@@ -379,7 +485,7 @@ def _completed(source: Source, shape: Shape, blank: str | None) -> list[list[str
         start = next((i for i, cell in enumerate(cells) if cell), len(cells))
         end = max((i + 1 for i, cell in enumerate(cells) if cell), default=0)
         if start and start < end and not all(last[:start]) and not filled:
-            raise source.fail(f"column {shape.titles[0]!r} is empty, and there is no row above; fill it in", line)
+            raise source.fail(f"column {quote(shape.titles[0])} is empty, and there is no row above; fill it in", line)
         cells = [*last[:start], *cells[start:]] if start < end else cells
         for i in range(start, end):
             if not cells[i]:
@@ -393,13 +499,12 @@ def _completed(source: Source, shape: Shape, blank: str | None) -> list[list[str
     empty = [i for i, cells in enumerate(rows) if not cells[0] and any(cells[1:])]
     repeats = [i for i in range(1, len(rows)) if rows[i][0] and rows[i][0] == rows[i - 1][0]]
     if empty and repeats and blank is None:
-        message = (
-            f"column {shape.titles[0]!r} is empty here and repeats its cell in line {shape.rows[repeats[0]][0]:,}: "
-        )
-        raise source.fail(message + either.format("missing"), shape.rows[empty[0]][0])
+        column, other = quote(shape.titles[0]), shape.rows[repeats[0]][0]
+        message = f"column {column} is empty here and repeats its cell in line {other:,}: {either.format('missing')}"
+        raise source.fail(message, shape.rows[empty[0]][0])
     if between and blank is None and not is_biology and all(same for *_, same in between):
-        line, column, _ = between[0]
-        raise source.fail(f"column {shape.titles[column]!r} is empty: {either.format('no such level')}", line)
+        line, at, _ = between[0]
+        raise source.fail(f"column {quote(shape.titles[at])} is empty: {either.format('no such level')}", line)
     n_above = sum(new != old for new, old in zip(filled, rows, strict=True))
     n_skipped = len(between) if blank is None else 0
     source.notes += [f"empty cells read as in the row above: {counted(n_above, 'row')}"] if n_above else []

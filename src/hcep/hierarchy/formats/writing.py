@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hcep import _files
-from hcep.errors import HierarchyError, counted, quoted
+from hcep.errors import HierarchyError, counted, quote, quoted
 from hcep.hierarchy.formats import Format
 from hcep.hierarchy.graph import Hierarchy
 
-MAX_INDENTED = 5_000
 DOT_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})
 
 
@@ -27,13 +26,6 @@ def outline_order(hierarchy: Hierarchy) -> Iterator[tuple[int, str, str | None, 
             waiting += [(depth + 1, child, synset) for child in reversed(hierarchy.children(synset))]
 
 
-def refuse_deep(hierarchy: Hierarchy, format: str) -> None:
-    """Refuse a deep hierarchy: indentation grows with the square of the depth and would fill the disk."""
-    if hierarchy.depth > MAX_INDENTED:
-        message = f"{format} cannot hold {hierarchy.depth:,} levels, more than {MAX_INDENTED:,}; write .csv or .json"
-        raise HierarchyError(message)
-
-
 def order_survives(hierarchy: Hierarchy) -> bool:
     """Whether concepts that are read in `outline_order` get the indices that they have now."""
     parents: dict[str, list[str]] = {}
@@ -46,7 +38,6 @@ def order_survives(hierarchy: Hierarchy) -> bool:
 def labels(hierarchy: Hierarchy) -> dict[str, str]:
     """A unique label for each concept: its name, with the id in brackets if several share the name."""
     unique = {synset: hierarchy.name(synset) for synset in hierarchy}
-    unique |= {leaf: f"{unique[leaf]} (itself)" for leaf in hierarchy.own_leaves.values()}
     count = Counter(unique.values())
     taken = {name for name, n in count.items() if n == 1}
     for synset, label in unique.items():
@@ -72,19 +63,17 @@ def graph_loss(format: Format, hierarchy: Hierarchy) -> str | None:
 
 
 def detail_losses(format: Format, hierarchy: Hierarchy) -> tuple[str, ...]:
-    """What else is lost, one sentence each: ids, numbering, merged chains, classes that are inner concepts."""
-    names = {s: hierarchy.name(s) for s in hierarchy if hierarchy.class_of(s) == s}
+    """What else is lost, one sentence each: ids, numbering, merged chains, ranks."""
+    names = {s: hierarchy.name(s) for s in hierarchy}
     n_renamed = sum(name != s for s, name in names.items())
     merged = {s: hierarchy.merged(s) for s in hierarchy if hierarchy.merged(s)}
     chains = quoted(name for pairs in merged.values() for _, name in pairs)
-    n_own = len(hierarchy.own_leaves)
     some_share = len(set(names.values())) < len(names)
     shared = "; a name that several share is followed by the id" if some_share and format.reads else ""
     lost = [
         ("ids", n_renamed, f"names kept, ids lost ({counted(n_renamed, 'concept')}){shared}"),
         ("merged", len(merged), f"the names merged into {counted(len(merged), 'concept')} are lost ({chains})"),
         ("ranks", len(hierarchy.ranks), f"the ranks of {counted(len(hierarchy.ranks), 'concept')} are lost"),
-        ("classes", n_own, f"the own leaf of {counted(n_own, 'inner class')} becomes a plain leaf: its class is lost"),
     ]
     losses = [text for part, n, text in lost if n and part not in format.keeps]
     if format.reads and "order" not in format.keeps and not order_survives(hierarchy):
@@ -92,12 +81,23 @@ def detail_losses(format: Format, hierarchy: Hierarchy) -> tuple[str, ...]:
     return tuple(f"{format.name}: {text}" for text in losses)
 
 
+def class_losses(format: Format, hierarchy: Hierarchy) -> tuple[str, ...]:
+    """A sentence on the classes that are inner concepts, if the format does not mark classes."""
+    inner = [hierarchy.name(leaf) for label, leaf in hierarchy.own_leaves.items() if label in hierarchy]
+    if not inner or "classes" in format.keeps:
+        return ()
+    what = f"{counted(len(inner), 'class')} above other classes ({quoted(inner)})"
+    return (f"{format.name}: {what} written as a concept alone; images with this label make it a class again",)
+
+
 def write_whole(path: Path, text: str) -> None:
     """Write text in UTF-8, compressed if the path ends in ``.gz``; a failure changes no file."""
     try:
         data = text.encode("utf-8")
     except UnicodeEncodeError as error:
-        message = f"cannot write {str(path)!r}: a name contains {error.object[error.start]!r}, which UTF-8 cannot hold"
+        message = (
+            f"cannot write {str(path)!r}: a name contains {quote(error.object[error.start])}, which UTF-8 cannot hold"
+        )
         raise HierarchyError(f"{message}; rename the concept") from None
     packed = gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data
     _files.write_bytes(path, packed, HierarchyError)
