@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from hcep._files import WebResponse, cache_folder, fetch as fetch_url
 from hcep._progress import progress as progress_bar
 from hcep.datasets.image_dataset import DatasetError
-from hcep.errors import near_matches, quoted
+from hcep.errors import near_matches, quote, quoted
 
 #: Environment variable with the URL of a mirror that has the archives under their file names.
 MIRROR = "HCEP_DATA_MIRROR"
@@ -80,7 +80,7 @@ def fetch(
         return _own_imagenet(folder)
     if name not in ARCHIVES:
         raise DatasetError(
-            f"no dataset {name!r} to fetch; there are {quoted(ARCHIVES, 10)}.{near_matches(name, ARCHIVES)}"
+            f"no dataset {quote(name)} to fetch; there are {quoted(ARCHIVES, 10)}.{near_matches(name, ARCHIVES)}"
         )
     archive = ARCHIVES[name]
     target = Path(folder) if folder is not None else cache_folder("data")
@@ -118,7 +118,7 @@ def download(
         part.parent.mkdir(parents=True, exist_ok=True)
         _fetch(url, part, 2 * archive.n_bytes, progress)
     except OSError as error:
-        raise DatasetError(f"cannot fetch {url}: {error}; run it again to resume") from None
+        raise DatasetError(f"cannot fetch {url}: {error}; run it again to resume") from error
     if not _has_hash(part, archive.hash):
         part.unlink()
         raise DatasetError(
@@ -168,10 +168,10 @@ def unpack(
         try:
             _extract(Path(archive), Path(temporary), max_bytes)
         except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, RuntimeError) as error:
-            raise DatasetError(f"{os.fspath(archive)!r} cannot be unpacked: {error}") from None
+            raise DatasetError(f"{os.fspath(archive)!r} cannot be unpacked: {error}") from error
         unpacked = Path(temporary, inner)
         if not unpacked.is_dir():
-            raise DatasetError(f"{os.fspath(archive)!r} has no folder {inner!r}")
+            raise DatasetError(f"{os.fspath(archive)!r} has no folder {quote(inner)}")
         os.replace(unpacked, target)
     return target
 
@@ -192,7 +192,7 @@ def _members(archive: Path) -> Iterator[tuple[str, int, bool, bool, Callable[[],
 
 def _extract(archive: Path, folder: Path, most: int) -> None:
     def refusal(member: str, what: str) -> DatasetError:
-        return DatasetError(f"{str(archive)!r} is refused: {member[:200]!r} in it {what}; nothing was unpacked")
+        return DatasetError(f"{str(archive)!r} is refused: {quote(member)} in it {what}; nothing was unpacked")
 
     left, n_files = most, 0
     for member, n_bytes, is_folder, is_plain, opened in _members(archive):

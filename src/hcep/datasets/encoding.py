@@ -19,7 +19,7 @@ from hcep.datasets.layouts.listing import holds_images, subfolders
 from hcep.embeddings import Embeddings, EmbeddingStore, Encoder, encode_to_store, load_encoder
 from hcep.embeddings.encoders import DEFAULT
 from hcep.embeddings.files import is_embeddings, is_store, read_embeddings
-from hcep.embeddings.images import content_hash
+from hcep.embeddings.images import content_hash, not_used
 from hcep.embeddings.vectors import require_labels
 from hcep.errors import HCEPError, counted, quoted
 from hcep.hierarchy import Hierarchy
@@ -69,6 +69,8 @@ def embeddings_of(
     in_memory: int | None = None,
     on_labels: Callable[[NDArray[np.str_]], object] | None = None,
     ready: Path | None = None,
+    boxes: str | None = None,
+    unlabelled: bool = False,
     **columns: Any,
 ) -> Embeddings:
     """Embeddings of a store, a file, a table, or a folder of photos, which is encoded first.
@@ -82,6 +84,7 @@ def embeddings_of(
     progress : show a progress bar while photos are encoded
     on_labels : called with the labels of photos before any is encoded, to refuse them
     ready : a store that may already hold exactly these photos, such as a model's own; it is only read
+    boxes, unlabelled : which boxes and images of annotation files to read, see `read_images`
     **columns : ``vectors``, ``label`` and ``labels`` of `read_embeddings`
     """
     lists_images = encoder is not None and _lists_images(Path(data))
@@ -90,7 +93,7 @@ def embeddings_of(
         source = data if opened is None else opened
         embeddings = read_embeddings(source, split, default_split=default_split, in_memory=in_memory, **columns)
         return embeddings if opened is None else replace(embeddings, notes=(*embeddings.notes, *copy_notes(opened)))
-    dataset = read_images(data)
+    dataset = read_images(data, boxes=boxes, unlabelled=unlabelled)
     part = split or (default_split if default_split in dataset.splits else None)
     wanted = dataset if part is None else dataset.split(part)  # an error now, not after hours of encoding
     if on_labels is not None:
@@ -99,13 +102,17 @@ def embeddings_of(
     home = Path(data).resolve()
     digest = sha256(f"{home} {model.fingerprint}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
     place = Path(store) if store is not None else cache_folder("stores", f"{home.name}-{digest}")
+    unused = [reason for _, reason in dataset.unused]
     if ready is not None and _has_all(ready, dataset, model):
         place = ready
     else:
-        encode_images(dataset, model, place, progress=progress, remove_vanished=True)
+        report = encode_images(dataset, model, place, progress=progress, remove_vanished=True)
+        unused += [image.reason for image in report.skipped]
     opened = EmbeddingStore(place)
     embeddings = read_embeddings(opened, split, default_split=default_split, in_memory=in_memory)
-    notes = (*folder_notes(dataset), *copy_notes(opened))
+    what = "boxes" if any(dataset.boxes) else "files"
+    left_out = not_used(unused, len(dataset) + len(dataset.unused), what)
+    notes = (*folder_notes(dataset), *copy_notes(opened), *([left_out] if left_out else []))
     return replace(embeddings, source=embeddings.source.replace(str(place), str(data), 1), notes=notes)
 
 
@@ -116,7 +123,7 @@ def _has_all(store: Path, dataset: ImageDataset, encoder: Encoder) -> bool:
         return False
     columns = (own.ids, own.labels, own.splits, own.content_hashes)
     known = {key: rest for key, *rest in zip(*(column.tolist() for column in columns), strict=True)}
-    return all(known.get(item.id) == [item.label, item.split, content_hash(item.path)] for item in dataset)
+    return all(known.get(item.id) == [item.label, item.split, content_hash(item.path, item.box)] for item in dataset)
 
 
 def _lists_images(table: Path) -> bool:
@@ -135,6 +142,8 @@ def folder_notes(dataset: ImageDataset) -> Iterator[str]:
         empty = [place.removeprefix("./") for place in places if not holds_images(root / place)]
         if empty:
             yield f"{counted(len(empty), 'class folder')} without an image: {quoted(empty)}"
+    if dataset.layout == "annotations":  # labels are left out there, or not needed
+        return
     outside = [file for file, label in zip(dataset.files, dataset.labels, strict=True) if label is None]
     if outside and len(outside) < len(dataset):
         yield f"{counted(len(outside), 'image')} without a class: {quoted(outside)}"

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from hcep.errors import HCEPError, quoted
+from hcep.errors import DatasetError, HCEPError, quote, quoted
 from hcep.hierarchy import Hierarchy
-from hcep.hierarchy.files import match_classes, read_hierarchy
+from hcep.hierarchy.files import how_matched, match_classes, read_hierarchy, with_ids
 from hcep.hierarchy.imagenet import (
     everyday_hierarchy as everyday_hierarchy,
     imagenet_classes as imagenet_classes,
     imagenet_hierarchy as imagenet_hierarchy,
     imagenet_wnid as imagenet_wnid,
+    imagenet_wnids,
     synset_gloss as synset_gloss,
     synset_lemmas as synset_lemmas,
 )
@@ -116,6 +117,7 @@ def find_hierarchy(
     labels = list(dict.fromkeys(classes))
     if wanted == "flat":
         return None
+    is_chosen = wanted is not None
     if wanted is None:
         wanted = next((n for n in ("cifar10", "cifar100") if set(labels) == set(NAMED[n]().leaves)), "imagenet")
     if isinstance(wanted, Hierarchy) or wanted not in NAMED:
@@ -127,14 +129,51 @@ def find_hierarchy(
             (on_note or logger.info)(note)
         return matched
     hierarchy = NAMED[wanted]()
+    if is_chosen and wanted in (*WORDNET, "everyday"):
+        hierarchy, notes = _named_in_wordnet(hierarchy, labels)
+        for note in notes:
+            (on_note or logger.info)(note)
     outside = [label for label in labels if label not in hierarchy]
     if outside:
-        whose = "WordNet's above ImageNet" if wanted in WORDNET else f"the hierarchy of {wanted}"
+        whose = "WordNet's hierarchy of ImageNet" if wanted in WORDNET else f"the hierarchy of {wanted}"
+        by_name = not is_chosen and all(map(imagenet_wnids, outside))
         raise HCEPError(
             f"--hierarchy: {len(outside):,} of {len(labels):,} classes are not in {whose}: {quoted(outside, 3)}; "
-            "give a file (`hcep info --formats` lists what is read), or `flat` for no hierarchy"
+            + ("pass --hierarchy wordnet to find them by name, " if by_name else "")
+            + "give a file (`hcep info --formats` lists what is read), or `flat` for no hierarchy"
         )
     return hierarchy
+
+
+def _named_in_wordnet(hierarchy: Hierarchy, labels: list[str]) -> tuple[Hierarchy, tuple[str, ...]]:
+    """The hierarchy with labels as ids of the synsets that they name, and a sentence that says which.
+
+    A name of several synsets is an error that lists them.
+    """
+    own: dict[str, str] = {}
+    for label in (label for label in labels if label not in hierarchy):
+        if not imagenet_wnids(label):
+            continue
+        wnid = imagenet_wnid(label)
+        if wnid in own or wnid in labels:
+            other = own.get(wnid, wnid)
+            raise DatasetError(f"--hierarchy: {quote(other)} and {quote(label)} are one synset of WordNet, {wnid}")
+        if wnid in hierarchy:
+            own[wnid] = label
+    sentence = how_matched({label: wnid for wnid, label in own.items()}, "by name")
+    return with_ids(hierarchy, own), (sentence,) if own else ()
+
+
+def concept_ids(hierarchy: Hierarchy, names: Iterable[str], on_note: Callable[[str], object]) -> dict[str, str]:
+    """The id of each concept that a name means, as labels are matched; unknown and ambiguous names are left out."""
+    labels = list(dict.fromkeys(names))
+    matched, notes = match_classes(hierarchy, labels)
+    ids = {label: label for label in labels if label in hierarchy} | dict(zip(matched, hierarchy, strict=True))
+    lemmas = {label: [wnid for wnid in imagenet_wnids(label) if wnid in hierarchy] for label in labels}
+    by_lemma = {label: wnids[0] for label, wnids in lemmas.items() if label not in ids and len(wnids) == 1}
+    for note in (*notes, *([how_matched(by_lemma, "by name")] if by_lemma else [])):
+        on_note(note)
+    return ids | by_lemma
 
 
 def place_of(wanted: str | os.PathLike[str], format: str | None = None) -> str | os.PathLike[str]:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from hcep._files import replacing
-from hcep.embeddings.images import ImageItem, storable
-from hcep.errors import DatasetError as DatasetError, quoted
+from hcep.embeddings.images import Box, ImageItem, storable
+from hcep.errors import DatasetError as DatasetError, quote, quoted
 
 _SPLITS = {"train": ("train", "training"), "val": ("val", "valid", "validation", "dev"), "test": ("test", "testing")}
 SPLIT_NAMES = {name: split for split, names in _SPLITS.items() for name in names}
@@ -35,6 +35,8 @@ class ImageDataset:
     splits : ``"train"``, ``"val"``, ``"test"`` or other names; None if there are no splits
     layout : the layout it was read from
     pixels : (n, height, width, 3) uint8; the images, if they are in memory
+    boxes : the part of its file that each image is; None for the whole file
+    unused : what the source lists but the dataset leaves out, as (name, reason) pairs
     """
 
     root: Path
@@ -44,18 +46,21 @@ class ImageDataset:
     splits: Sequence[str | None]
     layout: str = "folder"
     pixels: NDArray[np.uint8] | None = None
+    boxes: Sequence[Box | None] = ()
+    unused: Sequence[tuple[str, str]] = ()
 
     def __post_init__(self) -> None:
         for name in ("files", "labels", "splits"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "boxes", tuple(self.boxes) or (None,) * len(self.files))
         object.__setattr__(self, "ids", tuple(map(storable, self.ids)))
         pixels = () if self.pixels is None else (self.pixels,)
-        lengths = [len(part) for part in (self.files, self.ids, self.labels, self.splits, *pixels)]
+        lengths = [len(part) for part in (self.files, self.ids, self.labels, self.splits, self.boxes, *pixels)]
         if len(set(lengths)) > 1:
-            raise DatasetError(f"files, ids, labels, splits and pixels must have the same length, got {lengths}")
+            raise DatasetError(f"files, ids, labels, splits, boxes and pixels must have the same length, got {lengths}")
         if len(set(self.ids)) < len(self.ids):
             repeated = [image for image, n in Counter(self.ids).items() if n > 1]
-            raise DatasetError(f"{len(repeated):,} ids occur more than once: {quoted(repeated)}; ids must be unique")
+            raise DatasetError(f"ids must be unique; these occur more than once: {quoted(repeated)}")
         if self.pixels is not None:
             self.pixels.setflags(write=False)
 
@@ -78,7 +83,8 @@ class ImageDataset:
 
     def __getitem__(self, row: int) -> ImageItem:
         self._check_on_disk()
-        return ImageItem(self.root / self.files[row], self.labels[row], self.ids[row], self.splits[row])
+        parts = (self.labels[row], self.ids[row], self.splits[row], self.boxes[row])
+        return ImageItem(self.root / self.files[row], *parts)
 
     def __repr__(self) -> str:
         counts = Counter(self.splits)
@@ -140,6 +146,7 @@ class ImageDataset:
             ids=[self.ids[row] for row in rows],
             labels=[self.labels[row] for row in rows],
             splits=[split or self.splits[row] for row in rows],
+            boxes=[self.boxes[row] for row in rows],
             pixels=None if self.pixels is None else self.pixels[list(rows)],
         )
 
@@ -147,13 +154,13 @@ class ImageDataset:
         if len(self.split_names) > 1:
             raise DatasetError(
                 f"{method} would mix the splits {quoted(self.split_names)}; choose one with "
-                f".split({self.split_names[0]!r}), or use .pooled() to divide all images again"
+                f".split({quote(self.split_names[0])}), or use .pooled() to divide all images again"
             )
 
     def _check_on_disk(self) -> None:
         if self.pixels is not None:
             raise DatasetError(
-                f"the images of this {self.layout!r} dataset are in memory and have no files; call "
+                f"the images of this {quote(self.layout)} dataset are in memory and have no files; call "
                 "dataset.export(folder) and use the dataset that it returns"
             )
 
@@ -176,7 +183,7 @@ def k_shot_rows(ids: Sequence[str], labels: Sequence[str | None], k: int, seed: 
     images of other classes, and the 1-shot subset is contained in the 5-shot subset with the same seed.
     """
     if k < 1:
-        raise DatasetError(f"k must be at least 1, got {k!r}")
+        raise DatasetError(f"k must be at least 1, got {quote(k)}")
     drawn = _drawn_by_class(ids, labels, seed)
     if None in drawn:
         raise DatasetError(
@@ -198,7 +205,9 @@ def train_val_rows(
     label are divided like a class.
     """
     if not 0.0 < fraction < 1.0:
-        raise DatasetError(f"fraction, the share of the validation images, must be between 0 and 1; got {fraction!r}")
+        raise DatasetError(
+            f"fraction, the share of the validation images, must be between 0 and 1; got {quote(fraction)}"
+        )
     train, val = list[int](), list[int]()
     for rows in _drawn_by_class(ids, labels, seed).values():
         n_val = min(max(round(fraction * len(rows)), 1), len(rows) - 1)
@@ -227,9 +236,9 @@ def choose_splits(available: Iterable[str | None], wanted: str | None, source: P
         return known
     if not known:
         raise DatasetError(
-            f"{str(source)!r} has no splits, so there is no split {wanted!r}; read it without split=, and divide it "
-            "with train_val()"
+            f"{str(source)!r} has no splits, so there is no split {quote(wanted)}; read it without split=, and divide "
+            "it with train_val()"
         )
     if canonical_split(wanted) not in known:
-        raise DatasetError(f"split {wanted!r} is not in {str(source)!r}, which has {quoted(known)}")
+        raise DatasetError(f"split {quote(wanted)} is not in {str(source)!r}, which has {quoted(known)}")
     return [canonical_split(wanted)]

@@ -8,7 +8,7 @@ from scipy.linalg import helmert
 from sklearn.utils import Bunch
 
 from hcep.dictionary import ConceptDictionary
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quote
 from hcep.hierarchy import Hierarchy
 
 Orientation = Literal["svd", "eigh", "random"]
@@ -147,7 +147,7 @@ def _check(shape: dict[str, Any], half_angle: float, norm: float, reduction: flo
     for name, value in shape.items():
         least = 2 if name == "branching" else 1
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise HCEPError(f"{name} must be a whole number of at least {least}, got {value!r}")
+            raise HCEPError(f"{name} must be a whole number of at least {least}, got {quote(value)}")
     branching, depth, dim, _ = shape.values()
     required = depth + branching - 1
     if dim < required:
@@ -167,4 +167,4 @@ def _check(shape: dict[str, Any], half_angle: float, norm: float, reduction: flo
         (how in get_args(Orientation), "orientation must be 'svd', 'eigh' or 'random'", how),
     ):
         if not holds:
-            raise HCEPError(f"{what}, got {value!r}")
+            raise HCEPError(f"{what}, got {quote(value)}")

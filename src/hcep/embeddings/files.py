@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep._files import replacing
+from hcep._files import json_keys, regular, replacing
 from hcep.embeddings.torch_file import read_torch_file
 from hcep.embeddings.vectors import (
     COLUMNS,
@@ -22,15 +22,18 @@ from hcep.embeddings.vectors import (
     StoreError,
     absent,
     find_names,
+    memory_limit,
     named_labels,
 )
-from hcep.errors import HCEPError, quoted
+from hcep.errors import HCEPError, quote, quoted, reason_of
 
 if TYPE_CHECKING:
     from hcep.embeddings.store.embedding_store import EmbeddingStore
 
 #: A file that unpacks to more bytes than this is refused before it is read.
 MAX_BYTES = 1 << 36
+#: The longest header of an array, as NumPy's own limit.
+MAX_HEADER = 10_000
 #: Arrays of an ``.npz`` file that name the classes which integer labels count, the preferred one first.
 CLASS_NAMES = ("wnids", "label_names", "class_names")
 
@@ -47,7 +50,7 @@ def is_embeddings(path: str | os.PathLike[str]) -> bool:
     """Whether `read_embeddings` reads the path; a table without numbers is a list of images instead."""
     place = Path(path)
     kind = _kind(place)
-    if kind in TABLES and kind != "folder":
+    if kind in LISTS:
         from hcep.embeddings.tables import has_vectors
 
         return has_vectors(place)
@@ -70,8 +73,9 @@ def read_embeddings(
     Parameters
     ----------
     path : an embedding store, opened or by its folder; an ``.npy`` file (which is memory-mapped), ``.npz``,
-        ``.parquet``, ``.csv`` or ``.tsv``, ``.pt`` or ``.pth`` (tensors; torch is not needed); or a folder saved by
-        Hugging Face's datasets
+        ``.parquet``, ``.csv`` or ``.tsv``, ``.pt`` or ``.pth`` (tensors; torch is not needed), ``.json`` written by
+        ``bioclip embed``, ``.tar`` (a WebDataset shard with ``.npy`` vectors); or a folder of Hugging Face's datasets,
+        clip-retrieval or LanceDB (which needs the package pylance)
     split : read only this split
     default_split : the split to read if `split` is None and the data has it
     vectors : name of the array, key or column with the vectors, if it is not a usual one. In a table it may stand for
@@ -99,14 +103,16 @@ def read_embeddings(
     known = [] if embeddings.splits is None else embeddings.splits.tolist()
     if split and embeddings.splits is None:
         raise HCEPError(
-            f"{str(source)!r} has no splits, so no image of it is in split {split!r}; "
+            f"{str(source)!r} has no splits, so no image of it is in split {quote(split)}; "
             "give data with that split, or name no split to take all images"
         )
     wanted = split or (default_split if default_split in known else None)
     if wanted is None:
         return embeddings
     if wanted not in known:
-        raise HCEPError(f"no image of {str(source)!r} is in split {wanted!r}; there are {quoted(sorted(set(known)))}")
+        raise HCEPError(
+            f"no image of {str(source)!r} is in split {quote(wanted)}; there are {quoted(sorted(set(known)))}"
+        )
     return embeddings.take(np.asarray(embeddings.splits) == wanted, source=f"{source}{OF_SPLIT}{wanted}")
 
 
@@ -128,7 +134,14 @@ def _read_file(source: Path, vectors: str | None, label: str | None, label_names
     if kind is None:
         raise StoreError(
             f"no embeddings at {str(source)!r}: expected a store made by `hcep encode`, a "
-            f"{', '.join(k for k in READERS if k != 'folder')} file, or a folder saved by Hugging Face's datasets"
+            f"{', '.join(k for k in READERS if k != 'folder')} file, or a folder of Hugging Face's datasets, "
+            "clip-retrieval or LanceDB"
+        )
+    size = 0 if kind in (".npy", "folder") else source.stat().st_size
+    if size > memory_limit():
+        raise StoreError(
+            f"{str(source)!r} has {size:,} bytes, more than half of this machine's memory, and would be read whole; "
+            "write the vectors as .npy, which stays on disk, and pass --labels FILE, or split the file"
         )
     try:
         return replace(READERS[kind](source, vectors, label, label_names), source=str(source))
@@ -137,16 +150,18 @@ def _read_file(source: Path, vectors: str | None, label: str | None, label_names
     except MemoryError:
         raise StoreError(f"cannot read {str(source)!r}: it needs more memory than is available") from None
     except Exception as error:  # damaged bytes make NumPy, Arrow and zlib raise almost anything
-        reason = str(error).partition("\n")[0][:200] or type(error).__name__
-        raise StoreError(f"cannot read {str(source)!r}: {reason}") from error
+        raise StoreError(f"cannot read {str(source)!r}: {reason_of(error)}") from error
 
 
 def _kind(source: Path) -> str | None:
     """The key in `READERS` of an existing file or folder, if it has one."""
     if source.is_dir():
         saved = any((source / name).is_file() for name in ("dataset_dict.json", "state.json"))
+        saved = saved or (source / "img_emb").is_dir() or source.suffix == ".lance" or any(source.glob("*.lance"))
         return "folder" if saved or hub_files(source) else None
     kind = source.suffix.lower()
+    if kind == ".json" and not json_keys(source) >= {"model", "embeddings"}:
+        return None
     return kind if kind in READERS and source.is_file() else None
 
 
@@ -185,12 +200,12 @@ def _read_npz(source: Path, vectors: str | None, label: str | None, label_names:
         if label_names is None or by_names:
             label_names = label if by_names else next((name for name in CLASS_NAMES if name in present), None)
         names = _require_vectors(source, {"vectors": vectors, "labels": None if by_names else label}, present)
-        parts: dict[str, Any] = {part: _npz_array(source, archive, name) for part, name in names.items()}
+        parts: dict[str, Any] = {part: array_of_npz(source, archive, name) for part, name in names.items()}
         named = label_names if isinstance(label_names, str) else None
         if named is not None:
             if named not in present:
                 raise absent(source, named, present)
-            label_names = _npz_array(source, archive, named).tolist()
+            label_names = array_of_npz(source, archive, named).tolist()
     if "paths" in parts and parts["paths"].dtype.kind not in "US":
         del parts["paths"]  # `images` may hold pixels instead of paths
     labels = parts.get("labels")
@@ -200,8 +215,10 @@ def _read_npz(source: Path, vectors: str | None, label: str | None, label_names:
     parts["labels"] = named_labels(source, labels, label_names)
     text: dict[str, Any] = {part: _without_empty(parts.get(part)) for part in COLUMNS}
     others = [name for name in CLASS_NAMES if name in present and name != named]
-    by_name = f", named by {named!r}" if counted and named else ""
-    read_as = f"{source.name}: vectors from array {names['vectors']!r}, labels from array {names.get('labels')!r}"
+    by_name = f", named by {quote(named)}" if counted and named else ""
+    read_as = (
+        f"{source.name}: vectors from array {quote(names['vectors'])}, labels from array {quote(names.get('labels'))}"
+    )
     is_choice = others and named is not None and (by_name or names.get("labels") == named)
     note = f"{read_as}{by_name}; --labels {others[0]} takes other names" if is_choice else ""
     return Embeddings(parts["vectors"], **text, notes=(note,) if note else ())
@@ -241,7 +258,7 @@ def _read_table(source: Path, vectors: str | None, label: str | None, label_name
     return tables.read_table(source, vectors, label, label_names)
 
 
-#: Readers by the file name's suffix; "folder" is a folder of Hugging Face's datasets.
+#: Readers by the file name's suffix; "folder" is a folder of Hugging Face's datasets, clip-retrieval or LanceDB.
 READERS: dict[str, Callable[[Path, str | None, str | None, LabelNames], Embeddings]] = {
     ".npy": _read_npy,
     ".npz": _read_npz,
@@ -250,9 +267,12 @@ READERS: dict[str, Callable[[Path, str | None, str | None, LabelNames], Embeddin
     ".tsv": _read_table,
     ".pt": _read_torch,
     ".pth": _read_torch,
+    ".json": _read_table,
+    ".tar": _read_table,
     "folder": _read_table,
 }
-TABLES = tuple(kind for kind, reader in READERS.items() if reader is _read_table)
+#: Tables that may list images instead of having vectors.
+LISTS = (".parquet", ".csv", ".tsv")
 
 
 def _require_vectors(source: Path, requested: dict[str, str | None], present: Sequence[str]) -> dict[str, str]:
@@ -268,12 +288,17 @@ def _require_vectors(source: Path, requested: dict[str, str | None], present: Se
 def _npy_header(file: Any) -> tuple[int, tuple[int, ...], np.dtype[Any]]:
     """Length of the header in bytes, shape and dtype of an array in the .npy format."""
     version = np.lib.format.read_magic(file)
+    start = file.tell()
+    n_bytes = int.from_bytes(file.read(2 if version == (1, 0) else 4), "little")
+    if n_bytes > MAX_HEADER:  # reading it would allocate as much as a damaged file claims
+        raise ValueError(f"its header claims {n_bytes:,} bytes")
+    file.seek(start)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(file)
     return file.tell(), shape, dtype
 
 
-def _npz_array(source: Path, archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
+def array_of_npz(source: Path, archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
     """An array of an .npz file; its claimed size is compared with the archive's before memory is allocated."""
     info = archive.getinfo(f"{name}.npy")
     try:
@@ -285,7 +310,7 @@ def _npz_array(source: Path, archive: zipfile.ZipFile, name: str) -> NDArray[Any
         with archive.open(info) as file:
             array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
     except ValueError as error:
-        raise StoreError(f"cannot read {name!r} in {str(source)!r}: {error}") from None
+        raise StoreError(f"cannot read {quote(name)} in {str(source)!r}: {error}") from None
     return array
 
 
@@ -303,7 +328,7 @@ def label_array_in(path: str | os.PathLike[str], classes: Container[str]) -> str
         return None
     with zipfile.ZipFile(path) as archive:
         present = [name for name in CLASS_NAMES if f"{name}.npy" in archive.namelist()]
-        arrays = {name: _npz_array(Path(path), archive, name).tolist() for name in present}
+        arrays = {name: array_of_npz(Path(path), archive, name).tolist() for name in present}
     return next((name for name, names in arrays.items() if all(str(one) in classes for one in names)), None)
 
 
@@ -317,6 +342,7 @@ def read_labels(path: str | os.PathLike[str], column: str | None = None) -> NDAr
     """
     source, kind = Path(path), Path(path).suffix.lower()
     try:
+        regular(source)
         if kind in (".csv", ".tsv"):
             from hcep.embeddings.tables import label_column
 
@@ -337,7 +363,7 @@ def read_labels(path: str | os.PathLike[str], column: str | None = None) -> NDAr
     except StoreError:
         raise
     except (OSError, ValueError) as error:  # a UnicodeError and Arrow's errors about content are ValueErrors
-        raise StoreError(f"cannot read {str(source)!r}: {str(error).partition(chr(10))[0][:200]}") from None
+        raise StoreError(f"cannot read {str(source)!r}: {reason_of(error)}") from None
     raise StoreError(f"{str(source)!r}: expected labels in a .npy, .txt, .csv or .tsv file")
 
 

@@ -2,7 +2,10 @@
 
 import hashlib
 import os
+import re
 import stat
+from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -12,19 +15,32 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from hcep.embeddings.pixels import area_of
 from hcep.errors import HCEPError
 
 MAX_PIXELS = 89_478_485
 """Pillow's own limit for a suspected decompression bomb, a quarter of a GiB of RGB."""
 
 #: Suffixes of image files in folders.
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+IMAGE_SUFFIXES = (
+    *(".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"),
+    *(".heic", ".heif", ".hif", ".avif"),
+)
+#: Formats in the container that phones use, by its brand, and how to install what reads them.
+_PHONE_FORMATS = {
+    **dict.fromkeys(("heic", "heix", "heim", "heis", "hevc", "mif1", "msf1"), "HEIC (pip install 'hcep[photos]')"),
+    **dict.fromkeys(("avif", "avis"), "AVIF (pip install 'pillow>=11.3')"),
+}
 # Raster formats only: of Pillow's others, EPS starts Ghostscript and some read further files.
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "TIFF", "WEBP", "PPM", "JPEG2000", "MPO", "ICO", "TGA", "AVIF")
 _SIXTEEN_BIT = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 _ORIENTATION = 0x0112
 _TURNS = ["FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE", "ROTATE_270", "TRANSVERSE", "ROTATE_90"]
 _UPRIGHT = {orientation: Image.Transpose[turn] for orientation, turn in enumerate(_TURNS, start=2)}
+
+
+#: Left, top, width and height of a part of an image, as shares of its width and height.
+Box = tuple[float, float, float, float]
 
 
 class ImageProblem(HCEPError):  # noqa: N818 - a fact about a file, to be listed; not an error of the program
@@ -44,7 +60,7 @@ class ImageProblem(HCEPError):  # noqa: N818 - a fact about a file, to be listed
 
 @dataclass(frozen=True)
 class ImageItem:
-    """One image file of a dataset.
+    """One image file of a dataset, or a part of it.
 
     Parameters
     ----------
@@ -53,12 +69,14 @@ class ImageItem:
     id : unique name of the image, which stays the same from run to run; the path by default. A path relative to the
         images' folder survives a move of the folder.
     split : such as "train" or "val"
+    box : the part of the image that is meant; all of it by default
     """
 
     path: Path
     label: str | None = None
     id: str = ""
     split: str | None = None
+    box: Box | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(self.path))
@@ -74,7 +92,11 @@ def storable(text: str) -> str:
 
 
 def open_image(
-    path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS, shorter_side: int | None = None
+    path: str | os.PathLike[str],
+    *,
+    box: Box | None = None,
+    max_pixels: int = MAX_PIXELS,
+    shorter_side: int | None = None,
 ) -> Image.Image:
     """Open an image file as upright 8-bit RGB, fully decoded; any bad file raises `ImageProblem`.
 
@@ -83,6 +105,7 @@ def open_image(
 
     Parameters
     ----------
+    box : a part of the upright image, which is cropped with some context
     max_pixels : larger images are refused by their header, before anything is decoded. Pillow always refuses more than
         twice its ``Image.MAX_IMAGE_PIXELS``.
     shorter_side : how many pixels of the shorter side will be used. A JPEG that is at least four times as large is then
@@ -91,11 +114,12 @@ def open_image(
     """
     _check_file(path)
     try:
-        with Image.open(path, formats=_formats()) as image:
+        with _opened(path) as image:
             width, height = image.size
             if width * height > max_pixels:
                 raise ImageProblem(f"too large: {width:,} x {height:,} pixels, at most {max_pixels:,} in all", path)
-            scale = 1.0 if shorter_side is None else 2 * shorter_side / min(image.size)
+            left, top, right, bottom = (0, 0, width, height) if box is None else area_of(box, image.size)
+            scale = 1.0 if shorter_side is None else 2 * shorter_side / min(right - left, bottom - top)
             if image.format in ("JPEG", "MPO") and scale < 1:
                 # No mode, so that CMYK and grey are converted later.
                 image.draft(None, (round(width * scale), round(height * scale)))
@@ -103,7 +127,8 @@ def open_image(
             upright, turned = _as_rgb(image), None
             with suppress(Exception):  # a picture with damaged metadata is still good
                 turned = _UPRIGHT.get(int(image.getexif().get(_ORIENTATION, 1)))
-            return upright if turned is None else upright.transpose(turned)
+            upright = upright if turned is None else upright.transpose(turned)
+            return upright if box is None else upright.crop(area_of(box, upright.size))
     except ImageProblem:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
@@ -115,6 +140,13 @@ def open_image(
         raise ImageProblem(_in_one_line(error), path) from error
 
 
+def not_used(reasons: Iterable[str], n_files: int, what: str = "files") -> str:
+    """A sentence such as "3 of 225 files not used: 2 HEIC (pip install ...), 1 truncated"; empty without reasons."""
+    kinds = Counter(re.sub(r" \(\d[^)]*\)|^image file is ", "", reason) for reason in reasons)
+    listed = ", ".join(f"{n:,} {kind}" for kind, n in kinds.most_common())
+    return f"{kinds.total():,} of {n_files:,} {what} not used: {listed}" if kinds else ""
+
+
 def small_jpeg(image: Image.Image, side: int, quality: int) -> bytes:
     """A JPEG of at most `side` pixels on each side; the image itself is not changed."""
     small, data = image.copy(), BytesIO()
@@ -123,14 +155,30 @@ def small_jpeg(image: Image.Image, side: int, quality: int) -> bytes:
     return data.getvalue()
 
 
-def content_hash(path: str | os.PathLike[str]) -> str:
-    """SHA-256 of a file in hexadecimal; `ImageProblem` if the file is missing, empty or cannot be read."""
+def content_hash(path: str | os.PathLike[str], box: Box | None = None) -> str:
+    """SHA-256 of a file, or of a box in it, in hexadecimal; `ImageProblem` if the file cannot be read or is empty."""
     _check_file(path)
     try:
         with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return digest if box is None else hashlib.sha256(f"{digest} {box}".encode()).hexdigest()
     except OSError as error:
         raise ImageProblem(_in_one_line(error), path) from error
+
+
+def _opened(path: str | os.PathLike[str]) -> Image.Image:
+    """The image, not decoded yet; the reader of HEIC is loaded when the first such file comes."""
+    try:
+        return Image.open(path, formats=_formats())
+    except UnidentifiedImageError:
+        with open(path, "rb") as file:
+            head = file.read(12)
+        reason = _PHONE_FORMATS.get(head[8:].decode("latin-1")) if head[4:8] == b"ftyp" else None
+        if reason is None:
+            raise
+        if reason.startswith("HEIC") and _has_heif():
+            return Image.open(path, formats=["HEIF"])
+        raise ImageProblem(reason, path) from None
 
 
 @cache
@@ -138,6 +186,16 @@ def _formats() -> tuple[str, ...]:
     """The formats that this Pillow supports; it fails if another one is named."""
     Image.init()
     return tuple(name for name in _FORMATS if name in Image.OPEN)
+
+
+@cache
+def _has_heif() -> bool:
+    try:
+        from pillow_heif import register_heif_opener
+    except ImportError:
+        return False
+    register_heif_opener()
+    return True
 
 
 def _check_file(path: str | os.PathLike[str]) -> None:

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from hcep.errors import HCEPError, near_matches, quoted
+from hcep._files import regular
+from hcep.embeddings.pixels import offset, preprocessed, resized_size
+from hcep.errors import HCEPError, near_matches, quote, quoted
 
 RESIZES = ("shortest", "longest", "squash")
 INTERPOLATIONS = {
@@ -26,7 +28,7 @@ class PreprocessingError(HCEPError):
 def _numbers(field: str, value: Any, n: int, kind: type) -> tuple[Any, ...]:
     listed = list(value) if isinstance(value, list | tuple | np.ndarray) else [value] * n
     if len(listed) != n or not all(isinstance(v, (int, float)) and v == kind(v) for v in listed):
-        raise PreprocessingError(f"{field} must be one {kind.__name__} or {n} of them, got {value!r}")
+        raise PreprocessingError(f"{field} must be one {kind.__name__} or {n} of them, got {quote(value)}")
     return tuple(kind(v) for v in listed)
 
 
@@ -69,12 +71,12 @@ class Preprocessing:
         for field, choices in (("resize", RESIZES), ("interpolation", INTERPOLATIONS)):
             value = getattr(self, field)
             if not isinstance(value, str) or value not in choices:
-                raise PreprocessingError(f"{field} must be one of {quoted(choices, limit=10)}, got {value!r}")
+                raise PreprocessingError(f"{field} must be one of {quoted(choices, limit=10)}, got {quote(value)}")
         size, edge, std, rescale = self.size, self.edge, self.std, self.rescale
         if not isinstance(edge, int | None):
-            raise PreprocessingError(f"edge must be an integer, got {edge!r}")
+            raise PreprocessingError(f"edge must be an integer, got {quote(edge)}")
         if not isinstance(rescale, int | float):
-            raise PreprocessingError(f"rescale must be a number, got {rescale!r}")
+            raise PreprocessingError(f"rescale must be a number, got {quote(rescale)}")
         if min(size) < 1 or (edge is not None and edge < 1):
             raise PreprocessingError(f"size and edge must be positive, got size {size} and edge {edge}")
         if min(*std, rescale) <= 0:
@@ -90,7 +92,7 @@ class Preprocessing:
         known = [field.name for field in fields(cls)]
         for key in changes:
             if key not in known:
-                raise PreprocessingError(f"unknown key {key!r} in a preprocessing.{near_matches(key, known)}")
+                raise PreprocessingError(f"unknown key {quote(key)} in a preprocessing.{near_matches(key, known)}")
         return replace(start, **changes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -99,16 +101,7 @@ class Preprocessing:
 
     def __call__(self, image: Image.Image) -> NDArray[np.float32]:
         """An RGB image as a (3, height, width) array."""
-        if self.resize == "shortest":
-            # Cut a strip to its middle, where the crop is: scaling 1 x 80,000,000 pixels would fill the memory.
-            reach = 4 * min(image.size)
-            image = _centre(image, (min(image.height, reach), min(image.width, reach)))
-        resized = image.resize(self._resized(*image.size), INTERPOLATIONS[self.interpolation])
-        pixels = np.array(np.asarray(_centre(resized, self.size, self.fill)).transpose(2, 0, 1), np.float32, order="C")
-        pixels *= np.float32(self.rescale)
-        pixels -= np.asarray(self.mean, np.float32)[:, None, None]
-        pixels /= np.asarray(self.std, np.float32)[:, None, None]
-        return pixels
+        return preprocessed(image, **vars(self))
 
     @property
     def shorter_side(self) -> int | None:
@@ -127,23 +120,15 @@ class Preprocessing:
         for whole, cut, resized, wanted in zip(
             (width, height), middle, self._resized(*middle), self.size[::-1], strict=True
         ):
-            start, step, before = _offset(resized, wanted), cut / resized, _offset(whole, cut)
+            start, step, before = offset(resized, wanted), cut / resized, offset(whole, cut)
             edges.append((before + start * step, before + (start + wanted) * step))
         (left, right), (top, bottom) = edges
         return left, top, right, bottom
 
     def _resized(self, width: int, height: int) -> tuple[int, int]:
-        if not self.crop_square and width == height:
-            return self.size[1], self.size[0]
-        if self.resize == "squash":
-            return (self.size[1], self.size[0]) if self.edge is None else (self.edge, self.edge)
-        edge = self.size[0] if self.edge is None else self.edge
-        if self.resize == "longest":
-            longer = max(width, height)
-            return max(1, round(edge * width / longer)), max(1, round(edge * height / longer))
-        # The longer side is truncated, not rounded, as in torchvision and transformers.
-        shorter = min(width, height)
-        return int(edge * width / shorter), int(edge * height / shorter)
+        return resized_size(
+            width, height, size=self.size, resize=self.resize, edge=self.edge, crop_square=self.crop_square
+        )
 
 
 PreprocessingLike: TypeAlias = Preprocessing | Mapping[str, Any] | str | os.PathLike[str]
@@ -185,8 +170,8 @@ def as_preprocessing(description: PreprocessingLike | None, base: Preprocessing 
 def read_json_object(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The JSON object in a file."""
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        content = json.loads(regular(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise PreprocessingError(f"{os.fspath(path)}: cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
         raise PreprocessingError(f"{os.fspath(path)}: expected a JSON object, got {type(content).__name__}")
@@ -196,23 +181,6 @@ def read_json_object(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _preset(name: object) -> Preprocessing:
     if not isinstance(name, str) or name not in PRESETS:
         raise PreprocessingError(
-            f"no preset {name!r}; there are {quoted(PRESETS)}, or give a .json file.{near_matches(name, PRESETS)}"
+            f"no preset {quote(name)}; there are {quoted(PRESETS)}, or give a .json file.{near_matches(name, PRESETS)}"
         )
     return PRESETS[name]
-
-
-def _offset(have: int, want: int) -> int:
-    """Where the central `want` pixels start; an odd pixel goes to the same side as in torchvision and open_clip."""
-    return round((have - want) / 2) if have >= want else -((want - have) // 2)
-
-
-def _centre(image: Image.Image, size: tuple[int, int], fill: tuple[int, int, int] = (0, 0, 0)) -> Image.Image:
-    height, width = size
-    if image.size == (width, height):
-        return image
-    left, top = _offset(image.width, width), _offset(image.height, height)
-    if left >= 0 and top >= 0:
-        return image.crop((left, top, left + width, top + height))
-    canvas = Image.new("RGB", (width, height), fill)
-    canvas.paste(image, (-left, -top))
-    return canvas

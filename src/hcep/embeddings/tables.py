@@ -19,9 +19,10 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from hcep.embeddings import other_tables
 from hcep.embeddings.files import MAX_BYTES, hub_files
 from hcep.embeddings.vectors import USUAL_NAMES, Embeddings, StoreError, absent, find_names, named_labels
-from hcep.errors import quoted
+from hcep.errors import csv_problem, quote, quoted, reason_of
 
 #: Most bytes that NumPy may need for a column of text.
 MAX_TEXT_BYTES = 1 << 32
@@ -29,7 +30,9 @@ MAX_TEXT_BYTES = 1 << 32
 BOMB_BYTES, BOMB_RATIO = 1 << 29, 200
 #: Delimiters that a text table may have.
 DELIMITERS = {".csv": ",;\t", ".tsv": "\t"}
-_NUMBERED = re.compile(r"(.*?)(\d+)")
+_NUMBERED = re.compile(r"(.*?)(\d{1,9})")
+#: Most characters of a line in a text table.
+MAX_LINE = 1 << 24
 _ARROW_FILE = re.compile(r"[\w.-]+\.arrow", re.ASCII)
 
 
@@ -45,6 +48,8 @@ class _Table(NamedTuple):
         return StoreError(f"{str(self.path)!r}: {problem}")
 
     def kind(self, name: str) -> pa.DataType:
+        if len(self.schema.get_all_field_indices(name)) > 1:
+            raise self.error(f"several columns are called {quote(name)}; rename all but one of them")
         return self.schema.field(name).type
 
     def column(self, name: str) -> Any:
@@ -54,10 +59,10 @@ class _Table(NamedTuple):
         """A column of numbers as floats, (n_rows,)."""
         column = self.column(name)
         if not _is_number(column.type):
-            raise self.error(f"column {name!r} must hold numbers, not {column.type}")
+            raise self.error(f"column {quote(name)} must hold numbers, not {column.type}")
         if column.null_count:
             row = column.is_null().to_pylist().index(True) + 1
-            raise self.error(f"column {name!r} has missing values, the first in row {row}")
+            raise self.error(f"column {quote(name)} has missing values, the first in row {row}")
         values: NDArray[Any] = column.to_numpy()
         return values if values.dtype.kind == "f" else values.astype(np.float64)
 
@@ -65,18 +70,18 @@ class _Table(NamedTuple):
         """A column of lists as one array (n_rows, n_dims), filled chunk by chunk."""
         kind = self.kind(name)
         if not _is_list_of_floats(kind):
-            raise self.error(f"column {name!r} must hold lists of floats, not {kind}")
+            raise self.error(f"column {quote(name)} must hold lists of floats, not {kind}")
         X: NDArray[Any] = np.empty((0, 1), kind.value_type.to_pandas_dtype())
         start = 0
         for chunk in filter(len, self.chunks(name)):
             values = chunk.flatten()
             if chunk.null_count or values.null_count:
-                raise self.error(f"column {name!r} has missing values")
+                raise self.error(f"column {quote(name)} has missing values")
             fixed = pa.types.is_fixed_size_list(kind)
             lengths = {kind.list_size} if fixed else set(chunk.value_lengths().unique().to_pylist())
             lengths |= {X.shape[1]} if start else set()
             if len(lengths) > 1:
-                raise self.error(f"column {name!r} holds vectors of {min(lengths)} and {max(lengths)} numbers")
+                raise self.error(f"column {quote(name)} holds vectors of {min(lengths)} and {max(lengths)} numbers")
             if start == 0:
                 X = np.empty((self.n_rows, *lengths), X.dtype)
             X[start : start + len(chunk)] = values.to_numpy(zero_copy_only=False).reshape(len(chunk), -1)
@@ -91,19 +96,21 @@ class _Table(NamedTuple):
         if pa.types.is_integer(column.type) and not column.null_count:
             return np.asarray(column.to_numpy())
         if not _is_text(column.type):
-            raise self.error(f"expected a column of text or whole numbers without gaps, not {column.type} ({name!r})")
+            raise self.error(
+                f"expected a column of text or whole numbers without gaps, not {column.type} ({quote(name)})"
+            )
         # NumPy gives every cell as much room as the longest one needs, which may be gigabytes.
         longest = pc.max(pc.binary_length(column)).as_py() or 0
         if 4 * longest * len(column) > MAX_TEXT_BYTES:
-            raise self.error(f"a cell of column {name!r} has {longest:,} bytes, too long for a name")
+            raise self.error(f"a cell of column {quote(name)} has {longest:,} bytes, too long for a name")
         values: NDArray[Any] = np.array([value or None for value in column.to_pylist()], dtype=object)
         return values.astype(np.str_) if all(value is not None for value in values) else values
 
 
 def read_table(source: Path, vectors: str | None, label: str | None, label_names: Any) -> Embeddings:
     """Read a table; parameters are those of `read_embeddings`."""
-    if source.is_dir() or source.suffix.lower() in DELIMITERS:
-        table = _in_memory(source, _read_dataset_folder(source) if source.is_dir() else _read_csv(source, label))
+    if source.is_dir() or source.suffix.lower() != ".parquet":
+        table = _in_memory(source, _read_whole(source, label))
         return _embeddings(table, vectors, label, label_names)
     with pq.ParquetFile(source) as file:
         _refuse_bomb(source, file)
@@ -114,6 +121,18 @@ def read_table(source: Path, vectors: str | None, label: str | None, label_names
 
         table = _Table(source, file.schema_arrow, file.metadata.num_rows, chunks)
         return _embeddings(table, vectors, label, label_names)
+
+
+def _read_whole(source: Path, label: str | None) -> pa.Table:
+    """A table that is read at once, by what the file or folder looks like."""
+    if source.suffix.lower() in DELIMITERS and source.is_file():
+        return _read_csv(source, label)
+    if source.is_file():
+        return (other_tables.read_bioclip if source.suffix.lower() == ".json" else other_tables.read_webdataset)(source)
+    if (source / "img_emb").is_dir():
+        return other_tables.read_clip_retrieval(source)
+    is_lance = source.suffix == ".lance" or any(source.glob("*.lance"))
+    return other_tables.read_lance(source) if is_lance else _read_dataset_folder(source)
 
 
 def _in_memory(source: Path, table: pa.Table) -> _Table:
@@ -147,14 +166,14 @@ def label_column(source: Path, column: str | None) -> NDArray[Any]:
     try:
         table = _in_memory(source, _read_csv(source, column))
     except pa.ArrowException as error:
-        raise StoreError(f"cannot read {str(source)!r}: {str(error).partition(chr(10))[0][:200]}") from None
+        raise StoreError(f"cannot read {str(source)!r}: {reason_of(error)}") from None
     present = table.schema.names
     name = find_names(source, {"labels": column}, present).get("labels") or (present[0] if len(present) == 1 else None)
     if name is None:
         raise table.error(f"which column has the labels? It has {quoted(present, 10)}; pass --labels")
     labels = table.texts(name)
     if None in labels.tolist():
-        raise table.error(f"column {name!r} has empty cells; give one label per vector")
+        raise table.error(f"column {quote(name)} has empty cells; give one label per vector")
     return labels.astype(np.str_)
 
 
@@ -175,11 +194,11 @@ def _embeddings(table: _Table, vectors: str | None, label: str | None, label_nam
         if label is None:
             _refuse_fractions(table, names["labels"], columns["labels"])
     if len(dimensions) == 1:
-        X, read = table.vectors(dimensions[0]), f"column {dimensions[0]!r}"
+        X, read = table.vectors(dimensions[0]), f"column {quote(dimensions[0])}"
     else:
         X = np.column_stack([table.numbers(name) for name in dimensions])
-        read = f"{len(dimensions):,} columns {dimensions[0]!r} … {dimensions[-1]!r}"
-    labelled = f"labels from column {names['labels']!r}" if "labels" in names else "no labels"
+        read = f"{len(dimensions):,} columns {quote(dimensions[0])} … {quote(dimensions[-1])}"
+    labelled = f"labels from column {quote(names['labels'])}" if "labels" in names else "no labels"
     if texts and "labels" not in names:
         labelled += f" (pass --labels to choose among {quoted(texts)})"
     rest = [name for name in table.schema.names if name not in (*dimensions, *names.values(), *texts)]
@@ -193,7 +212,7 @@ def _refuse_fractions(table: _Table, name: str, labels: NDArray[Any]) -> None:
     numbers = [_as_float(str(value)) for value in set(labels.tolist()) - {None}]
     if None not in numbers and any(number % 1 for number in numbers if number):
         raise table.error(
-            f"expected a column of text or whole numbers without gaps, not fractions ({name!r}); "
+            f"expected a column of text or whole numbers without gaps, not fractions ({quote(name)}); "
             "name the right columns with --labels and --vectors"
         )
 
@@ -219,7 +238,7 @@ def _vector_columns(table: _Table, requested: str | None, used: set[str]) -> lis
     numbers = [name for name in names if name not in used and _is_number(table.kind(name))]
     series = _series(numbers)
     if len(series) > 1 and 2 * len(series[1]) >= len(series[0]):
-        both = " and ".join(f"{one[0]!r} … {one[-1]!r}" for one in series[:2])
+        both = " and ".join(f"{quote(one[0])} … {quote(one[-1])}" for one in series[:2])
         raise table.error(f"columns {both} both look like vectors; choose with --vectors, such as 'f*'")
     floats = [name for name in numbers if pa.types.is_floating(table.kind(name))]
     columns = series[0] if series and len(series[0]) > len(floats) // 2 else floats
@@ -302,11 +321,14 @@ def csv_options(source: Path, label: str | None) -> tuple[Any, Any, Any]:
         encoding = "utf-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     with source.open(encoding=encoding, newline="") as text:
         try:
-            lines = [text.readline(), text.readline()]
+            lines = [text.readline(MAX_LINE), text.readline(MAX_LINE)]
         except UnicodeError as error:
             raise StoreError(f"cannot read {str(source)!r} as text: {error}") from None
     delimiter = max(DELIMITERS[source.suffix.lower()], key=lines[0].count)
-    first, second = (next(csv.reader([line], delimiter=delimiter), []) for line in lines)
+    try:
+        first, second = (next(csv.reader([line], delimiter=delimiter), []) for line in lines)
+    except csv.Error as error:
+        raise StoreError(f"{str(source)!r}: {csv_problem(error)}") from None
     header = first if _is_header(first) else [f"column{i}" for i in range(1, len(first) + 1)]
     usual = {name.lower() for part, known in USUAL_NAMES.items() if part != "vectors" for name in known}
     as_text = {name: pa.string() for name in header if name.lower() in usual or name == label}
@@ -323,7 +345,7 @@ def csv_options(source: Path, label: str | None) -> tuple[Any, Any, Any]:
 def _is_header(cells: list[str]) -> bool:
     """Whether a first line names columns: it has no numbers, except those that only count."""
     numbers = [cell for cell in cells if _as_float(cell) is not None]
-    counts = [int(cell) for cell in numbers if cell.isdecimal()]
+    counts = [int(cell) for cell in numbers if cell.isdecimal() and len(cell) < 10]
     return len(counts) == len(numbers) and counts in (list(range(len(counts))), list(range(1, len(counts) + 1)))
 
 
@@ -341,7 +363,7 @@ def _read_dataset_folder(source: Path) -> pa.Table:
         splits = _strings(listing, "splits")
         outside = [split for split in splits if not split or Path(split).name != split]
         if outside:
-            raise StoreError(f"{str(listing)!r} names the split {outside[0]!r}, which is not a folder beside it")
+            raise StoreError(f"{str(listing)!r} names the split {quote(outside[0])}, which is not a folder beside it")
         return pa.concat_tables([_with_split(_read_arrow(source / split), split) for split in splits])
     if (source / "state.json").is_file():
         return _read_arrow(source)
@@ -376,4 +398,4 @@ def _strings(file: Path, key: str) -> list[str]:
         entries = json.loads(file.read_text(encoding="utf-8"))[key]
         return [str(entry["filename"] if isinstance(entry, dict) else entry) for entry in entries]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise StoreError(f"{str(file)!r} is damaged: expected a list {key!r} ({type(error).__name__})") from None
+        raise StoreError(f"{str(file)!r} is damaged: expected a list {quote(key)} ({type(error).__name__})") from None

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep.embeddings.pickles import PickleError, read_pickle
+from hcep.errors import quote
 
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 _BFLOAT16 = "bfloat16"
@@ -48,7 +49,7 @@ def read_torch_file(path: str | os.PathLike[str]) -> Any:
             content = _zipped(file) if zipfile.is_zipfile(file) else _legacy(file)
         _refuse_others(content, _DEPTH, set())
     except (PickleError, zipfile.BadZipFile, KeyError, OSError, EOFError) as error:
-        reason = f"{error.args[0]!r} is missing in it" if isinstance(error, KeyError) else str(error)
+        reason = f"{quote(error.args[0])} is missing in it" if isinstance(error, KeyError) else str(error)
         reason = getattr(error, "strerror", None) or reason
         raise PickleError(f"{os.fspath(path)!r} is refused as a file of torch: {reason}") from None
     return content
@@ -131,7 +132,7 @@ def _storage(key: Any, seen: dict[str, _Storage]) -> _Storage:
     if len(key) == 6 and key[5] is not None:
         raise PickleError("it has views of storages, which only very old versions wrote")
     if not isinstance(key[4], int) or isinstance(key[4], bool) or key[4] < 0:
-        raise PickleError(f"a storage has a length of {key[4]!r}")
+        raise PickleError(f"a storage has a length of {quote(key[4])}")
     storage = _Storage(str(key[2]), key[1], key[4])
     if seen.setdefault(storage.key, storage) != storage:
         raise PickleError(f"storage {storage.key} is described in two ways")

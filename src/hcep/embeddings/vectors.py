@@ -1,5 +1,6 @@
 """Labelled vectors: what a file, a store or a program knows of images and their embeddings."""
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep.embeddings.protocol import EncoderRecord
-from hcep.errors import HCEPError, near_matches, quoted
+from hcep.errors import HCEPError, near_matches, quote, quoted
 
 #: The file that makes a folder an embedding store.
 MANIFEST = "manifest.json"
@@ -19,6 +20,14 @@ MANIFEST = "manifest.json"
 MAX_DIMS = 1 << 20
 #: The part of a source's name that precedes the split.
 OF_SPLIT = ", split "
+
+
+def memory_limit() -> int:
+    """The most bytes of vectors that are read into memory at once: half of this machine's memory."""
+    if not hasattr(os, "sysconf"):  # on Windows
+        return 1 << 33
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
 
 #: Names of arrays, keys and columns that are looked for, by what they hold.
 USUAL_NAMES = {
@@ -146,7 +155,7 @@ def find_names(source: Path, requested: dict[str, str | None], present: Sequence
 def absent(source: Path, name: str, present: Iterable[str]) -> StoreError:
     """The error for a requested array, key or column that a file does not have."""
     names = list(present)
-    return StoreError(f"{str(source)!r} has no {name!r}, only {quoted(names, 20)}.{near_matches(name, names)}")
+    return StoreError(f"{str(source)!r} has no {quote(name)}, only {quoted(names, 20)}.{near_matches(name, names)}")
 
 
 def named_labels(source: Path, labels: Any, class_names: Any) -> Any:

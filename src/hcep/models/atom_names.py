@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, Self
 import msgspec
 from msgspec import Meta, Struct
 
-from hcep._checks import Finite, convert_record, short_repr
-from hcep.errors import HierarchyError, quoted
+from hcep._checks import Finite, convert_record
+from hcep.errors import HierarchyError, quote, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.models.folder import update_folder
 from hcep.models.loading import read_model
@@ -173,7 +173,7 @@ def parse_names(data: bytes, hierarchy: Hierarchy) -> AtomNames:
     convert_record(document, _File, ATOMS, ModelError)
     form, version = document["format"], document["version"]
     if form != ATOMS_FORMAT:
-        raise ModelError(f'{ATOMS}: format must be "{ATOMS_FORMAT}", got {short_repr(form)}')
+        raise ModelError(f'{ATOMS}: format must be "{ATOMS_FORMAT}", got {quote(form)}')
     if version != VERSION:
         raise ModelError(f"{ATOMS}: this release of hcep reads version {VERSION}, got {version}")
     try:
@@ -189,7 +189,7 @@ class _NamesRecord(Struct, forbid_unknown_fields=True):
         for name in ("text", "summary", "gloss", "encoder", "template", "llm"):
             text = getattr(self, name, None)
             if text is not None and odd_character(text) is not None:
-                raise ValueError(f"{name} must be a text without control characters, got {short_repr(text)}")
+                raise ValueError(f"{name} must be a text without control characters, got {quote(text)}")
 
 
 def _record(kind: Any, more: Mapping[str, Any] = {}, **lists: Any) -> Any:

@@ -16,22 +16,21 @@ from hcep.classify.base import as_hierarchy
 from hcep.classify.calibration import class_priors
 from hcep.classify.coarse import Labels, Teacher, read_labels
 from hcep.classify.coarse_counts import CoarseCount, likeliest
-from hcep.classify.linear_head import assembled
+from hcep.classify.linear_head import fit_zero_shot
 from hcep.classify.tree_prior import under_prior
 from hcep.dictionary.checks import refuse_non_finite
-from hcep.dictionary.from_text import TEMPLATES, TextDictionary, text_dictionary, text_vectors
+from hcep.dictionary.from_text import checked_texts
 from hcep.dictionary.moments import ClassMoments, one_hot
 from hcep.dictionary.transform import prepared_rows
 from hcep.embeddings import Embeddings, Encoder
-from hcep.errors import HCEPError
+from hcep.embeddings.protocol import EncoderRecord
+from hcep.errors import HCEPError, quote
 from hcep.hierarchy import Hierarchy
 from hcep.models.saving import save_model
 
 if TYPE_CHECKING:
     from hcep.embeddings import EmbeddingStore
 
-#: Anchor of models from texts; it keeps coefficients near 1, as a text does not say how images of a class vary.
-TEXT_ANCHOR = 3.0
 #: A store with more images than this is not read into memory.
 IN_MEMORY = 10_000
 #: Images that metric, anchor, calibration and refinement are chosen on, in all or per class; images read at a time.
@@ -52,6 +51,8 @@ def fit_model(
     paper: bool = False,
     name: str | None = None,
     several_objects: bool = False,
+    texts: Mapping[str, NDArray[Any]] | None = None,
+    encoder: Encoder | None = None,
     progress: bool = False,
     **parameters: Any,
 ) -> HCEPClassifier:
@@ -60,12 +61,14 @@ def fit_model(
     Parameters
     ----------
     embeddings : with a label for each image. If they stay on disk (`read_embeddings` with ``in_memory``), only a sample
-        is ever in memory, unless the head is a linear one.
+        is ever in memory, unless the head is a linear one or there are texts.
     hierarchy : hierarchy above the classes; None for a flat one
     folder : the model's folder; a model that is there is replaced
     paper : start from the published configuration
     name : title of the model card
     several_objects : also learn how many objects a picture shows, for ``n_paths="auto"``
+    texts : text vectors of concepts, see `HCEPClassifier.fit`
+    encoder : the encoder of the texts, if known; recorded for embeddings that do not record theirs
     progress : show progress bars while images are read from disk
     **parameters : parameters of `HCEPClassifier`
     """
@@ -73,14 +76,15 @@ def fit_model(
     model = (HCEPClassifier.paper if paper else HCEPClassifier)(hierarchy, **parameters)
     if several_objects and (model.signed or model.tol or model.max_steps):
         raise HCEPError("several_objects needs complete paths: leave out signed, tol and max_steps")
-    if embeddings.on_disk and isinstance(model.head, str) and model.head == "path":
+    refuse_texts_of_another(encoder, embeddings)
+    if embeddings.on_disk and texts is None and isinstance(model.head, str) and model.head == "path":
         images = fit_streaming(model, X, y, progress)
         metrics = {"training accuracy": accuracy(model, X, y, progress)}
     else:
         X = X.to_numpy(np.float32) if embeddings.on_disk else X
         refuse_non_finite(X, name="the data")
         images = X, y
-        model.fit(X, y)
+        model.fit(X, y, texts=texts)
         is_class = np.isin(y, model.classes_)  # a label above the classes says only in part whether an answer is right
         metrics = {"training accuracy": float(model.score(X[is_class], y[is_class]))}
     if several_objects:
@@ -90,54 +94,48 @@ def fit_model(
     scores = [s for s in model.leave_one_out_ if (s.power, s.shrinkage, s.anchor) == chosen]
     if scores:  # the last one is on all images; the power was chosen on some
         metrics["held-out accuracy"] = scores[-1].accuracy
-    facts: dict[str, Any] = {"encoder": embeddings.encoder, "data": embeddings.source, "metrics": metrics}
+    facts: dict[str, Any] = {"encoder": embeddings.encoder or encoder, "data": embeddings.source, "metrics": metrics}
     of_classes = Counter(y[np.isin(y, model.classes_)].tolist())
     save_model(model, folder, **facts, images_per_class=of_classes, name=name)
     return model
 
 
-def text_classifier(texts: TextDictionary, anchor: float = TEXT_ANCHOR) -> HCEPClassifier:
-    """A fitted `HCEPClassifier` for every leaf of a `TextDictionary`; it needs no image."""
-    h = texts.dictionary.hierarchy
-    model = HCEPClassifier(h, unit_norm=True, shrinkage=None, anchor=anchor, power=1.0, refine=False)
-    classes = np.sort([h.class_of(leaf) for leaf in h.leaves])
-    return assembled(model, classes, texts.dictionary, anchor, texts.temperature)
-
-
 def fit_text_model(
-    hierarchy: Hierarchy,
-    encoder: Encoder,
+    hierarchy: Hierarchy | None,
+    texts: Mapping[str, NDArray[Any]],
     folder: str | PathLike[str],
     *,
+    encoder: Encoder | None = None,
     images: Embeddings | None = None,
-    labelled: Embeddings | None = None,
-    templates: Sequence[str] = TEMPLATES,
-    descriptions: Mapping[str, str] | None = None,
     name: str | None = None,
-) -> TextDictionary:
-    """Build a classifier for all leaves of a hierarchy from their names, and save it.
+) -> HCEPClassifier:
+    """Fit a classifier to texts of classes and, optionally, unlabelled images; save it and return it.
 
     Parameters
     ----------
-    encoder : with a text tower
+    hierarchy : hierarchy above the classes; None for a flat one
+    texts : text vectors of concepts; the leaves of the hierarchy that have one become classes
     folder : the model's folder
-    images, labelled : embeddings of the same encoder, without and with labels; see
-        `hcep.dictionary.from_text.text_dictionary`
-    templates, descriptions : see `hcep.dictionary.from_text.text_vectors`
+    encoder : the encoder of the texts, if known
+    images : unlabelled embeddings of the same encoder; see `hcep.classify.linear_head.fit_zero_shot`
     name : title of the model card
     """
-    sources = [part for part in (images, labelled) if part is not None]
-    for part in sources:
-        if part.encoder is not None and part.encoder.fingerprint not in (None, encoder.fingerprint):
-            raise HCEPError(f"{part.source}: embeddings of {part.encoder.name!r}, not of {encoder.name!r}")
-    vectors = text_vectors(hierarchy, encoder, templates, descriptions)
-    labels = None if labelled is None else [hierarchy.leaf_of(str(label)) for label in labelled.y.tolist()]
-    X, X_labelled = (None if part is None else part.X for part in (images, labelled))
-    texts = text_dictionary(hierarchy, vectors, X, X_labelled, labels)
-    counts = None if labelled is None else Counter(labelled.y.tolist())
-    data = " and ".join(["names of classes", *(part.source for part in sources)])
-    save_model(text_classifier(texts), folder, encoder=encoder, data=data, images_per_class=counts, name=name)
-    return texts
+    model = HCEPClassifier(hierarchy)
+    record: Encoder | EncoderRecord | None = encoder
+    X, data = None, "names of classes"
+    if images is not None:
+        refuse_texts_of_another(encoder, images)
+        X, record, data = images.X, encoder or images.encoder, f"{data} and {images.source}"
+    fit_zero_shot(model, checked_texts(texts, (), texts, None if X is None else X.shape[1]), X)
+    save_model(model, folder, encoder=record, data=data, name=name)
+    return model
+
+
+def refuse_texts_of_another(encoder: Encoder | None, images: Embeddings) -> None:
+    """Refuse texts and images of two encoders, if both are known."""
+    known = images.encoder
+    if encoder is not None and known is not None and known.fingerprint not in (None, encoder.fingerprint):
+        raise HCEPError(f"{images.source}: embeddings of {quote(known.name)}, not of {quote(encoder.name)}")
 
 
 # -- images that are never all in memory -------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ see either the old model or the new one, whatever is saved meanwhile.
 import os
 import weakref
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from hcep import _files
@@ -51,9 +51,9 @@ def update_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         if ATOMS in files and _locate(folder, ATOMS).exists() and not _has_names(folder):
             raise ModelError(f"cannot save to {str(folder)!r}: its {ATOMS} is not a model's; move it away")
         written = [name for name in NAMES if name in files]
-        _complete(folder)
-        _discard(folder)
         try:
+            _complete(folder)
+            _discard(folder)
             for name in written:
                 with (folder / (name + _UNFINISHED)).open("wb") as file:
                     file.write(files[name])
@@ -61,6 +61,10 @@ def update_folder(folder: Path, files: Mapping[str, bytes]) -> None:
                     os.fsync(file.fileno())
             for name in written:
                 os.replace(folder / (name + _UNFINISHED), folder / (name + _NEW))
+        except OSError as error:
+            with suppress(OSError):  # the folder may be read-only by now
+                _discard(folder)
+            raise ModelError(f"cannot save to {str(folder)!r}: {error.strerror}") from error
         except BaseException:
             _discard(folder)
             raise
@@ -83,6 +87,11 @@ class ModelFiles:
             if _identity(folder) == document:  # no other save came between
                 return
         raise ModelError(f"{str(folder)!r} is being saved over and over; try again later")
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the files that were not read yet."""
+        return list(self._open)
 
     def size(self, name: str) -> int:
         if name not in self._open:

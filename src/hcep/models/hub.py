@@ -10,7 +10,7 @@ import hcep
 from hcep._checks import require
 from hcep.classify import HCEPClassifier
 from hcep.embeddings.encoders.hub import error_chain, is_silence
-from hcep.errors import quoted
+from hcep.errors import quote, quoted
 from hcep.models.card import model_card
 from hcep.models.folder import NAMES, ModelFiles
 from hcep.models.loading import load_model, read_model
@@ -44,7 +44,7 @@ def push_model(
     if CARD in files:
         _check_card(hub, files[CARD])
     operations = [hub.CommitOperationAdd(name, files[name]) for name in NAMES if name in files]
-    with _explained(f"cannot push to {repo_id!r}"):
+    with _explained(f"cannot push to {quote(repo_id)}"):
         api = hub.HfApi(endpoint=endpoint, token=token, library_name="hcep", library_version=hcep.__version__)
         repo = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
         if branch is not None:
@@ -60,7 +60,7 @@ def download_model(repo_id: str, **options: Any) -> Path:
     ``cache_dir``, ``local_dir``, ``force_download``, ``local_files_only`` and ``endpoint``.
     """
     hub = _huggingface_hub()
-    with _explained(f"cannot download {repo_id!r}"):
+    with _explained(f"cannot download {quote(repo_id)}"):
         folder = hub.snapshot_download(
             repo_id, allow_patterns=list(NAMES), library_name="hcep", library_version=hcep.__version__, **options
         )

@@ -19,7 +19,7 @@ from hcep.classify.path_model import PathModel
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.transform import EmbeddingTransform
 from hcep.embeddings.protocol import EncoderRecord
-from hcep.errors import HierarchyError, near_matches, quoted
+from hcep.errors import HierarchyError, near_matches, quote, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.models import schema
 from hcep.models.folder import ModelFiles
@@ -86,8 +86,12 @@ class SavedModel:
         if arrays["synset_embeddings"][0].any():
             raise ModelError(f"{TENSORS}: row 0 of array 'synset_embeddings', the root's, must be zero")
         parts: dict[str, Any] = {n: arrays.get(f"transform.{n}") for n in ("mean", "whitener", "constants")}
-        parts |= {name: getattr(record, name) for name in ("unit_norm", "scale", "shrinkage", "power")}
-        return ConceptDictionary(self.hierarchy, arrays["synset_embeddings"], EmbeddingTransform(**parts))
+        parts |= {name: getattr(record, name) for name in ("unit_norm", "scale", "shrinkage", "power", "words")}
+        fitted = self.document.fitted
+        unit = fitted.anchor_unit if fitted.anchor > 0.0 else None
+        if fitted.free_atoms:
+            return ConceptDictionary.from_atoms(self.hierarchy, arrays["atoms"], EmbeddingTransform(**parts), unit)
+        return ConceptDictionary(self.hierarchy, arrays["synset_embeddings"], EmbeddingTransform(**parts), unit)
 
     @cached_property
     def path_model(self) -> PathModel:
@@ -96,7 +100,7 @@ class SavedModel:
         search = {name: self.document.parameters[name] for name in names}
         options = SearchOptions(**search, anchor=self.document.fitted.anchor)
         parts: dict[str, Any] = {"options": options, "head": self._head, "stopping": self._stopping}
-        parts |= {"calibration": self._calibration, "held_out": self._held_out}
+        parts |= {"calibration": self._calibration, "held_out": self._held_out, "typical": self._arrays.get("typical")}
         parts |= {name: self.document.per_class(name) for name in ("priors", "explained_floor")}
         return PathModel(classes=self.classes, leaves=self._leaves, dictionary=self.dictionary, **parts)
 
@@ -107,6 +111,7 @@ class SavedModel:
         from hcep.classify.choosing import LeaveOneOutScore
         from hcep.classify.heads import head_parameter
         from hcep.classify.tree_prior import Variances
+        from hcep.classify.words import Words
 
         document, head = self.document, self._head
         names = HCEPClassifier._get_param_names()
@@ -125,6 +130,8 @@ class SavedModel:
             model.images_per_class_ = np.array(counts, dtype=np.int64)
         model.n_grown_, model.n_unlike_, model.coarse_counts_ = fitted.n_grown, fitted.n_unlike, self.coarse_counts
         model.prior_ = None if fitted.prior is None else Variances(*fitted.prior)
+        model.typical_ = self._arrays.get("typical")
+        model.words_ = None if fitted.words is None else Words(*fitted.words)
         model.class_means_, model.unseen_odds_ = self._arrays.get("class_means"), fitted.unseen_odds
         correct = parse_tensors(self.file(TENSORS), self._specs, [LEFT_OUT]).get(LEFT_OUT, ())
         tried = zip(map(msgspec.structs.asdict, document.leave_one_out), correct, strict=True)
@@ -194,6 +201,7 @@ class SavedModel:
             "power": document.transform.power,
             "refined": "no" if moves is None else f"class embeddings moved by {moves.mean():.2g} on average",
             "head": document.parameters["head"],
+            **({} if document.fitted.words is None else {"words": f"{document.fitted.words[0]:.0%} of the evidence"}),
             "trained_on": self.training.data or "not recorded",
             "images": self.training.n_images or (0 if counts is None else int(counts.sum())),
             **({"labels_above_classes": self.images_by_label()} if self.coarse_counts else {}),
@@ -242,7 +250,11 @@ class SavedModel:
             raise ModelError(f"{TENSORS}: array 'held_out.classes' must be from 0 to {len(self._leaves) - 1:,}")
         if scores.shape[1] not in (N_EARLIER, len(SCORES)):
             raise ModelError(f"{TENSORS}: array 'held_out.scores' must have {len(SCORES)} columns")
-        return HeldOutScores(classes, scores)
+        only = tuple(self.document.fitted.held_out_only)
+        for concept in only:
+            if concept not in self.hierarchy:
+                raise ModelError(f"{DOCUMENT}: fitted.held_out_only: {quote(concept)} is not a concept of {HIERARCHY}")
+        return HeldOutScores(classes, scores, only, self.document.fitted.held_out_by_group)
 
     @cached_property
     def _leaves(self) -> NDArray[np.str_]:
@@ -291,11 +303,14 @@ class SavedModel:
         document, edges = self.document, self.hierarchy.n_edges
         n_dims, n_classes, n_held, head = document.n_dims, len(self._leaves), document.fitted.n_held_out, document.head
         n_constants, n_tried = document.transform.n_constants, len(document.leave_one_out)
+        n_blocks = (document.transform.scale > 0.0) + (document.transform.words > 0.0)
         # scikit-learn keeps one row for two classes, the logit of the second.
         n_rows = 1 if n_classes == 2 and not isinstance(head, schema.AdamWRecord) else n_classes
         table = {  # whether it must be there, its types and its shape
-            "synset_embeddings": (True, "F64", (len(self.hierarchy), n_dims + n_constants)),
+            "synset_embeddings": (True, "F64", (len(self.hierarchy), n_blocks * n_dims + n_constants)),
+            "atoms": (document.fitted.free_atoms, "F64", (edges, n_blocks * n_dims + n_constants)),
             "class_means": (document.fitted.prior is not None, "F64", (n_classes, n_dims + n_constants)),
+            "typical": (document.fitted.typical, "F64", (n_dims,)),
             "transform.constants": (n_constants > 0, "F64", (n_constants,)),
             "transform.mean": (document.transform.mean, "F64", (n_dims,)),
             "transform.whitener": (document.transform.whitener, "F64", (n_dims, n_dims)),
@@ -365,7 +380,7 @@ def parse_tensors(data: bytes, specs: Mapping[str, TensorSpec], names: Iterable[
         raise ModelError(f"{TENSORS}: not a readable safetensors file ({error}); copy or download it again") from None
     unknown, missing = [name for name in tensors if name not in specs], [n for n in specs if n not in tensors]
     if unknown:
-        raise ModelError(f"{TENSORS}: unknown array {unknown[0]!r}.{near_matches(unknown[0], specs)}")
+        raise ModelError(f"{TENSORS}: unknown array {quote(unknown[0])}.{near_matches(unknown[0], specs)}")
     if missing:
         raise ModelError(f"{TENSORS}: array {quoted(missing)} is missing, but {DOCUMENT} mentions it")
     return {name: _array(name, tensors[name], specs[name]) for name in names if name in specs}
@@ -374,15 +389,15 @@ def parse_tensors(data: bytes, specs: Mapping[str, TensorSpec], names: Iterable[
 def _array(name: str, tensor: Mapping[str, Any], spec: TensorSpec) -> NDArray[Any]:
     dtype, shape, (types, wanted_shape) = tensor["dtype"], tuple(tensor["shape"]), spec
     if dtype not in types:
-        raise ModelError(f"{TENSORS}: array {name!r} must be of type {' or '.join(types)}, got {dtype}")
+        raise ModelError(f"{TENSORS}: array {quote(name)} must be of type {' or '.join(types)}, got {dtype}")
     if len(shape) != len(wanted_shape) or any(n not in (None, m) for n, m in zip(wanted_shape, shape, strict=True)):
         wanted = ", ".join("any" if n is None else str(n) for n in wanted_shape)
-        raise ModelError(f"{TENSORS}: array {name!r} must have shape ({wanted}), got {shape}")
+        raise ModelError(f"{TENSORS}: array {quote(name)} must have shape ({wanted}), got {shape}")
     # A copy: aligned, writable, and independent of the file's other arrays.
     array: NDArray[Any] = np.frombuffer(tensor["data"], dtype=_DTYPES[dtype]).reshape(shape).copy()
     if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
-        raise ModelError(f"{TENSORS}: array {name!r} must hold only 0 and 1")
+        raise ModelError(f"{TENSORS}: array {quote(name)} must hold only 0 and 1")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         where = np.argwhere(~np.isfinite(array))[0].tolist()
-        raise ModelError(f"{TENSORS}: array {name!r} has NaN or infinite values, the first at {where}")
+        raise ModelError(f"{TENSORS}: array {quote(name)} has NaN or infinite values, the first at {where}")
     return array

@@ -1,6 +1,7 @@
 """The encoder of a model: loaded as it was for training; embeddings of another encoder are refused."""
 
 import os
+from contextlib import nullcontext
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep.embeddings.protocol import Encoder, EncoderRecord
-from hcep.errors import HCEPError, quoted
+from hcep.errors import HCEPError, quote, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.models.loading import SavedModel
 
@@ -31,6 +32,7 @@ def load_model_encoder(
     preprocessing : used instead of the recorded one, see `load_encoder`
     """
     from hcep.embeddings import load_encoder
+    from hcep.embeddings.encoders.hub import ALLOW_DOWNLOAD, HubUnreachableError, without_network
 
     known = record or EncoderRecord("")
     name = wanted or known.name
@@ -38,15 +40,26 @@ def load_model_encoder(
         raise HCEPError(f"{str(model)!r} does not record its encoder; pass --encoder")
     if not wanted and known.name.startswith("function:"):
         # Loading it would import a module that the file chooses; only the user may ask for that.
-        raise HCEPError(f"{str(model)!r} names the encoder {name!r}, which is code; to run it, pass --encoder {name}")
+        raise HCEPError(
+            f"{str(model)!r} names the encoder {quote(name)}, which is code; to run it, pass --encoder {name}"
+        )
     try:
         chosen = preprocessing or known.preprocessing
-        encoder = load_encoder(name, preprocessing=chosen) if isinstance(name, str) else name
+        # A file may not cause a download: its author would learn who reads it, and choose what is loaded.
+        with nullcontext() if wanted or os.environ.get(ALLOW_DOWNLOAD) else without_network():
+            encoder = load_encoder(name, preprocessing=chosen) if isinstance(name, str) else name
+    except HubUnreachableError:
+        if wanted or os.environ.get(ALLOW_DOWNLOAD):
+            raise
+        raise HCEPError(
+            f"{str(model)!r} names the encoder {quote(name)}, which is not on this machine; if you trust it, pass "
+            f"--allow-download (or set {ALLOW_DOWNLOAD}=1), or name it yourself with --encoder"
+        ) from None
     except HCEPError as error:
         hint = "" if wanted else "; the model records this encoder, pass --encoder if it has moved"
         raise HCEPError(f"{error}{hint}") from None
     if known.fingerprint not in (None, encoder.fingerprint):
-        raise HCEPError(f"encoder {encoder.name!r} is not the encoder of the model: its fingerprint differs")
+        raise HCEPError(f"encoder {quote(encoder.name)} is not the encoder of the model: its fingerprint differs")
     return encoder
 
 
@@ -56,8 +69,8 @@ def refuse_other_encoder(expected: EncoderRecord | None, actual: EncoderRecord |
         return
     if expected.fingerprint != actual.fingerprint:
         raise HCEPError(
-            f"{source} was encoded by {actual.name!r}, but the model was fitted to embeddings of {expected.name!r}; "
-            "encode the images with the model's encoder"
+            f"{source} was encoded by {quote(actual.name)}, but the model was fitted to embeddings of "
+            f"{quote(expected.name)}; encode the images with the model's encoder"
         )
 
 
@@ -103,7 +116,7 @@ def embeddings_for(
 
     check = partial(refuse_labels, model.classes, hierarchy=model.hierarchy) if own_classes else None
     if encoder is None and (is_embeddings(data) or not Path(data).exists() or options.get("vectors")):
-        options.pop("progress", None)
+        options = {name: value for name, value in options.items() if name not in ("progress", "boxes", "unlabelled")}
         embeddings = read_embeddings(data, split, **options)
     else:
         adapter = load_model_encoder(model.encoder, model.folder, encoder, preprocessing)

@@ -15,7 +15,7 @@ import hcep
 from hcep._checks import require
 from hcep._files import cache_folder
 from hcep.embeddings.encoders import DEFAULT as BUILT_IN
-from hcep.errors import HCEPError, quoted
+from hcep.errors import HCEPError, quote, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.models.loading import SavedModel, read_model
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hcep.embeddings import Encoder
 
 #: Version of the built-in model; a new number replaces the one in the cache.
-VERSION = 3
+VERSION = 8
 _log = logging.getLogger(__name__)
 
 
@@ -113,8 +113,8 @@ def linear_head(name: str) -> LinearHead:
     if path.suffix in readers and path.is_file():
         return readers[path.suffix](path)
     raise HCEPError(
-        f"{name!r} has no classifier that can be opened: expected {BUILT_IN!r}, timm:…, an ONNX file or a .pth state "
-        "dict that ends in a linear layer, or an .npz file with coef and intercept"
+        f"{quote(name)} has no classifier that can be opened: expected {BUILT_IN!r}, timm:…, an ONNX file or a .pth "
+        "state dict that ends in a linear layer, or an .npz file with coef and intercept"
     )
 
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 import hcep
+from hcep._files import write_bytes
 from hcep.classify import HCEPClassifier
 from hcep.classify.coarse_counts import CoarseCounts
 from hcep.classify.heads import AdamWHead, head_name
@@ -111,7 +112,10 @@ def pack(
 
 def _document(model: HCEPClassifier) -> dict[str, Any]:
     head, transform, calibration = model.head_, model.dictionary_.transform, model.calibration_
-    parameters = {name: _plain(value) for name, value in model.get_params(deep=False).items()}
+    held = model.held_out_
+    # A dictionary of the user's own is in the tensors, like any other.
+    given = {name: value for name, value in model.get_params(deep=False).items() if name != "dictionary"}
+    parameters = {name: _plain(value) for name, value in given.items()}
     parameters |= {"head": head_name(model.head), "hierarchy": None if model.hierarchy is None else "fitted"}
     parameters["priors"] = model.priors if isinstance(model.priors, str) else np.asarray(model.priors).tolist()
     if isinstance(head, AdamWHead):
@@ -136,11 +140,18 @@ def _document(model: HCEPClassifier) -> dict[str, Any]:
             "stopping": None if model.stopping_ is None else list(model.stopping_),
             # Fields that say nothing are left out, so that earlier releases can read the model.
             **({"coarse_counts": _coarse_record(model.coarse_counts_)} if model.coarse_counts_ else {}),
+            **({"anchor_unit": unit} if model.anchor_ > 0.0 and (unit := model.dictionary_.anchor_unit) != 1.0 else {}),
+            **({"free_atoms": True} if model.dictionary_.has_free_atoms else {}),
             **({} if model.unseen_odds_ == 1.0 else {"unseen_odds": model.unseen_odds_}),
+            **({} if model.typical_ is None else {"typical": True}),
             **({} if model.prior_ is None else {"prior": list(model.prior_)}),
+            **({"held_out_only": list(held.only)} if held is not None and held.only else {}),
+            **({"held_out_by_group": True} if held is not None and held.by_group else {}),
+            **({} if model.words_ is None else {"words": list(model.words_)}),
         },
         "transform": {
-            **_fields(schema.TransformRecord, transform),
+            **{name: value for name, value in _fields(schema.TransformRecord, transform).items() if name != "words"},
+            **({"words": transform.words} if transform.words else {}),
             "mean": transform.mean is not None,
             "whitener": transform.whitener is not None,
         },
@@ -168,7 +179,8 @@ def _fields(record: type[msgspec.Struct], source: Any) -> dict[str, Any]:
 def _tensors(model: HCEPClassifier) -> dict[str, NDArray[Any]]:
     transform, head, held = model.dictionary_.transform, model.head_, model.held_out_
     arrays: dict[str, Any] = {"synset_embeddings": model.dictionary_.synset_embeddings}
-    arrays["class_means"] = model.class_means_
+    arrays |= {"atoms": model.dictionary_.atoms if model.dictionary_.has_free_atoms else None}
+    arrays |= {"class_means": model.class_means_, "typical": model.typical_}
     arrays |= {f"transform.{name}": getattr(transform, name) for name in ("mean", "whitener", "constants")}
     if head is not None:
         arrays |= {"head.coef": head.coef_, "head.intercept": head.intercept_}
@@ -196,7 +208,12 @@ def _plain(value: Any) -> Any:
 
 
 def change_model(
-    folder: str | PathLike[str], what: str, change: Callable[[HCEPClassifier], Any], *, keep_metrics: bool = False
+    folder: str | PathLike[str],
+    what: str,
+    change: Callable[[HCEPClassifier], Any],
+    *,
+    keep_metrics: bool = False,
+    learned: tuple[str, int] = ("", 0),
 ) -> HCEPClassifier:
     """Load a model, change it, and save it as a new version beside the old one; return the changed classifier.
 
@@ -206,6 +223,7 @@ def change_model(
     what : a description of the change; ``read_model(folder).training.history`` lists them
     change : called with the classifier, which it changes in place; if it raises, the saved model stays as it is
     keep_metrics : whether metrics that were measured before still hold
+    learned : `base` and `n_corrections` of the change, if it learned from corrections
     """
     folder = Path(folder)
     read_model(folder)
@@ -220,7 +238,7 @@ def change_model(
         facts: dict[str, Any] = {"encoder": saved.encoder, "data": training.data, "images_per_class": by_class}
         facts["metrics"] = training.metrics if keep_metrics else None
         when = datetime.now(UTC).isoformat(timespec="seconds")
-        history = [*training.history, Change(what, when, saved.document.checksum)]
+        history = [*training.history, Change(what, when, saved.document.checksum, *learned)]
         files = pack(model, **facts, history=history)
         files[CARD] = encoded(CARD, model_card(model, name=folder.resolve().name, **facts))
         if saved.atom_names is not None:
@@ -252,6 +270,17 @@ def undo_change(folder: str | PathLike[str]) -> Change:
     return history[-1]
 
 
+def learning_base(saved: SavedModel) -> SavedModel:
+    """The version that learning starts from: the one before the last learnings in a row, or the model itself."""
+    base = saved.training.history[-1].base if saved.training.history else ""
+    if not base:
+        return saved
+    place = next((saved.folder / VERSIONS).glob(f"[0-9]*-{base[:12]}"), None)
+    if place is None or SavedModel(place).document.checksum != base:
+        raise ModelError(f"{str(saved.folder)!r}: the version that was learned from is not in {VERSIONS}/")
+    return SavedModel(place)
+
+
 def _version(folder: Path, number: int, checksum: str) -> Path:
     return folder / VERSIONS / f"{number:04d}-{checksum[:12]}"
 
@@ -263,8 +292,13 @@ def _keep_version(saved: SavedModel) -> None:
         return
     unfinished = target.with_name(target.name + ".part")
     shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    for name in (*saved.document.files, DOCUMENT, CARD):
-        if (saved.folder / name).is_file() or name != CARD:
-            (unfinished / name).write_bytes(ModelFiles(saved.folder).read(name))
-    os.replace(unfinished, target)
+    try:
+        unfinished.mkdir(parents=True)
+        for name in (*saved.document.files, DOCUMENT, CARD):
+            if (saved.folder / name).is_file() or name != CARD:
+                write_bytes(unfinished / name, ModelFiles(saved.folder).read(name), ModelError)
+        os.replace(unfinished, target)
+    except OSError as error:
+        raise ModelError(f"cannot keep the old version in {str(target)!r}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)

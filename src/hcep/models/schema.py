@@ -21,10 +21,9 @@ from hcep._checks import (
     Share,
     convert_record,
     parse_json,
-    short_repr,
 )
 from hcep.embeddings.protocol import EncoderRecord
-from hcep.errors import HCEPError, near_matches
+from hcep.errors import HCEPError, near_matches, quote
 
 FORMAT = "hcep-model"
 VERSION = 2
@@ -81,7 +80,7 @@ class Parameters(_Record, frozen=True):
     # Missing in models of earlier releases, which had no power, refinement or priors.
     power: PositiveShare | Literal["auto"] = 1.0
     exact_where: bool = False
-    refine: bool | Literal["auto"] = False
+    refine: bool | Literal["auto", "atoms"] = False
     priors: Literal["uniform", "empirical"] | list[NotNegative] = "uniform"
     sparse_output: bool = True
     # Models of earlier releases took every label for a class.
@@ -109,6 +108,10 @@ class FittedRecord(_Record, frozen=True):
     anchor: NotNegative
     shrinkage: PositiveShare | None
     temperature: Positive | None
+    # The weight that an anchor of 1 stands for; other than 1 only with a dictionary of the user's own.
+    anchor_unit: Positive = 1.0
+    # Whether the array `atoms` is there, because atoms are not the differences of embeddings.
+    free_atoms: bool = False
     # One per class; missing in models of earlier releases.
     explained_floor: list[Finite] | UnsetType | None = UNSET
     exponent: Finite = 0.0
@@ -120,13 +123,20 @@ class FittedRecord(_Record, frozen=True):
     unseen_odds: Positive = 1.0
     # Noise, own and shared variance and exponent of the prior of class means; then the array `class_means` is there.
     prior: tuple[Positive, NotNegative, NotNegative, Positive] | None = None
+    # Share of the evidence, norm of a class's word part, inner concepts with a text; missing if there are no texts.
+    words: tuple[Share, Positive, tuple[str, ...]] | None = None
     # Total weight of each class's images; null if each image counts once.
     class_weights: list[NotNegative] | None = None
+    # Whether the array `typical` is there.
+    typical: bool = False
     # Images added or removed since the metric was chosen, and those of them that are unlike the training images.
     n_grown: Count = 0
     n_unlike: Count = 0
     # Rows of the array `held_out.scores`.
     n_held_out: Count = 0
+    # What the held-out images were answered with, or as: the only possible concepts; groups of photos.
+    held_out_only: list[str] = []
+    held_out_by_group: bool = False
     # Intercept and slope of the rule that ends a search with ``n_paths="auto"``.
     stopping: tuple[Finite, Finite] | None = None
     # By label; missing if all images are labelled with their class.
@@ -139,12 +149,15 @@ class TransformRecord(_Record, frozen=True):
     unit_norm: bool
     mean: bool
     whitener: bool
-    scale: Positive
+    scale: NotNegative
     shrinkage: PositiveShare | None
     n_constants: Count = 0
     power: PositiveShare = 1.0
+    words: NotNegative = 0.0
 
     def __post_init__(self) -> None:
+        if self.scale == 0.0 and self.words == 0.0:
+            raise ValueError(f"scale must be a finite number above 0, got {quote(self.scale)}")
         if self.whitener != (self.shrinkage is not None):
             raise ValueError("shrinkage must be a number if whitener is true, and null if it is false")
 
@@ -176,12 +189,18 @@ class LeaveOneOutRecord(_Record, frozen=True):
     power: PositiveShare = 1.0
 
 
-class Change(_Record, frozen=True):
-    """One change of a fitted model: a description, the time, and the checksum of the version before."""
+class Change(_Record, frozen=True, omit_defaults=True):
+    """One change of a fitted model: a description, the time, and the checksum of the version before.
+
+    A change that learned from corrections also has the checksum of the version that it started from, and how many lines
+    of the corrections file it has read.
+    """
 
     what: str
     when: str
     before: str
+    base: str = ""
+    n_corrections: Count = 0
 
 
 _DTYPES = r"^(U[1-9][0-9]{0,8}|object|u?int(8|16|32|64)|float(32|64)|bool)$"
@@ -221,7 +240,7 @@ class ClassRecord(_Record, frozen=True):
         return next((kind for start, kind in kinds.items() if self.dtype.startswith(start)), int)
 
     def _refuse(self, field: str, expected: str) -> None:
-        raise ValueError(f"{field} must be {expected}, got {short_repr(getattr(self, field))}")
+        raise ValueError(f"{field} must be {expected}, got {quote(getattr(self, field))}")
 
 
 class Training(_Record, frozen=True):
@@ -284,13 +303,15 @@ class Document(_Record, frozen=True, dict=True, eq=False):
             raise ValueError(f"feature_names must be a list of {self.n_dims:,} names, one for each of n_dims")
         if self.fitted.temperature is None and self.head is None and n_classes > 1:
             raise ValueError("fitted.temperature must be a number above 0, since there is no head")
+        if (self.fitted.words is None) != (self.transform.words == 0.0):
+            raise ValueError("fitted.words must be a list if transform.words is above 0, and missing if it is not")
         if self.head is not None and n_classes == 1:
             raise ValueError("head must be null for a single class")
         for name in (*self.files, *SEALED):
             if name not in (*SEALED, *OPTIONAL):
-                raise ValueError(f"unknown field {f'files.{name}'!r}")
+                raise ValueError(f"unknown field {quote(f'files.{name}')}")
             if name not in self.files:
-                raise ValueError(f"field {f'files.{name}'!r} is missing")
+                raise ValueError(f"field {quote(f'files.{name}')} is missing")
         labels = {str(label) for label in self.class_record.labels}
         by_class: dict[str, Iterable[str]] = {"training.images_per_class": self.training.images_per_class}
         for name, count in (self.fitted.coarse_counts or {}).items():
@@ -299,7 +320,7 @@ class Document(_Record, frozen=True, dict=True, eq=False):
             for label in classes:
                 if label not in labels:
                     close = near_matches(label, labels)
-                    raise ValueError(f"{field} has {label!r}, which is not a class of the model.{close}")
+                    raise ValueError(f"{field} has {quote(label)}, which is not a class of the model.{close}")
 
 
 def class_record(classes: NDArray[Any]) -> dict[str, Any]:
@@ -335,11 +356,11 @@ def parse_document(data: bytes) -> Document:
     if "format" not in document:
         raise ModelError(f"{DOCUMENT}: field 'format' is missing.{near_matches('format', document)}")
     if document["format"] != FORMAT:
-        raise ModelError(f'{DOCUMENT}: not a saved model: format must be "{FORMAT}", got {document["format"]!r:.60}')
+        raise ModelError(f'{DOCUMENT}: not a saved model: format must be "{FORMAT}", got {quote(document["format"])}')
     version = document.get("version")
     if version not in READABLE or isinstance(version, bool):
         raise ModelError(
-            f"{DOCUMENT}: version is {version!r:.60}; this release of hcep reads versions 1 to {VERSION}: "
+            f"{DOCUMENT}: version is {quote(version)}; this release of hcep reads versions 1 to {VERSION}: "
             "upgrade hcep, or save the model again"
         )
     head = document.get("head")  # version 1 had one kind, which it did not name

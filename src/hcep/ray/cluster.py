@@ -13,6 +13,7 @@ from socket import create_connection
 from typing import Any
 
 from hcep._checks import require, require_positive
+from hcep._files import not_writable
 from hcep._progress import progress as progress_bar
 from hcep.errors import HCEPError, MissingExtraError
 
@@ -86,7 +87,7 @@ class Cluster:
         with progress_bar(description, n_images, self.progress, "images", stays=True) as advance:
             for row in items.map_batches(_Actor, fn_constructor_args=(make,), **options).iter_rows():
                 if row["error"]:
-                    raise HCEPError(row["error"])
+                    raise HCEPError(row["error"]) from (OSError(row["errno"], row["error"]) if row["errno"] else None)
                 yield row
                 advance(row["n_images"])
 
@@ -98,9 +99,9 @@ class _Actor:
         self.make = cache(make)
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
-        result: dict[str, Any] = {"error": ""}
+        result: dict[str, Any] = {"error": "", "errno": 0}
         try:
             result |= self.make()({name: column[0] for name, column in batch.items()})
         except (HCEPError, MissingExtraError) as error:
-            result["error"] = str(error)
+            result |= {"error": str(error), "errno": not_writable(error)}
         return {name: [value] for name, value in result.items()}

@@ -33,6 +33,7 @@ from hcep.embeddings.store.encoding import EncodeReport, encode_to_store
 from hcep.embeddings.store.manifest import Manifest, ShardRecord, SkippedImage, StoredDtype
 from hcep.embeddings.store.writer import StoreWriter
 from hcep.embeddings.vectors import MANIFEST, StoreError
+from hcep.errors import quote
 from hcep.ray.cluster import Cluster
 from hcep.ray.places import Place, is_url
 
@@ -43,7 +44,7 @@ PLAN = "plan.parquet"
 ATTEMPTS = 3
 
 
-class _Image(NamedTuple):
+class _PlannedImage(NamedTuple):
     """An image of a plan, with its path as text, because a path object would swallow a slash of a URL."""
 
     path: str
@@ -98,17 +99,19 @@ def encode(
     return EncodeReport(len(fresh) - len(skipped), n_reused, 0, 0, skipped, time.perf_counter() - started)
 
 
-def _listed(images: ImageDataset | str | os.PathLike[str], store: Place) -> list[_Image]:
+def _listed(images: ImageDataset | str | os.PathLike[str], store: Place) -> list[_PlannedImage]:
     if not isinstance(images, ImageDataset) and Place.of(images).local is None:
         return list_images(Place.of(images))
     dataset = images if isinstance(images, ImageDataset) else read_images(images)
     if dataset.pixels is not None and store.local is None:
         raise StoreError("images in memory are first written to the store's folder, which must be a local one")
+    if any(dataset.boxes):
+        raise StoreError("boxes in photos are not supported with --ray")
     items = dataset.export((store.local or Path()) / "images")
-    return [_Image(str(item.path), item.label, item.id, item.split) for item in items]
+    return [_PlannedImage(str(item.path), item.label, item.id, item.split) for item in items]
 
 
-def list_images(place: Place) -> list[_Image]:
+def list_images(place: Place) -> list[_PlannedImage]:
     """The images at a URL; folders are classes, or splits if all of them have the names of splits."""
     names = sorted(name for name in place.sizes() if name.lower().endswith(IMAGE_SUFFIXES))
     if not names:
@@ -118,7 +121,7 @@ def list_images(place: Place) -> list[_Image]:
     for name in names:
         *above, _ = name.split("/")
         split = canonical_split(above.pop(0)) if in_splits else None
-        images.append(_Image(f"{place.address}/{name}", above[0] if above else None, name, split))
+        images.append(_PlannedImage(f"{place.address}/{name}", above[0] if above else None, name, split))
     return images
 
 
@@ -156,9 +159,13 @@ class Plan:
     base: str
 
     @classmethod
-    def made(cls, store: Place, manifest: Manifest, images: Sequence[_Image], batch_size: int, shard_size: int) -> Self:
+    def made(
+        cls, store: Place, manifest: Manifest, images: Sequence[_PlannedImage], batch_size: int, shard_size: int
+    ) -> Self:
         """The plan for these images, written where the actors find it; the same images and store give the same plan."""
-        table = pa.table({name: pa.array([getattr(i, name) for i in images], pa.string()) for name in _Image._fields})
+        table = pa.table(
+            {name: pa.array([getattr(i, name) for i in images], pa.string()) for name in _PlannedImage._fields}
+        )
         per_shard = batch_size * -(-shard_size // batch_size)  # whole batches, as in one process
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, row_group_size=per_shard)
@@ -181,10 +188,10 @@ class Plan:
         """The number of images in a shard."""
         return min(self.per_shard, self.n_images - number * self.per_shard)
 
-    def images(self, number: int) -> list[_Image]:
+    def images(self, number: int) -> list[_PlannedImage]:
         """The images in a shard."""
         with self.staging.opened(PLAN) as file:
-            return [_Image(**row) for row in pq.ParquetFile(file).read_row_group(number).to_pylist()]
+            return [_PlannedImage(**row) for row in pq.ParquetFile(file).read_row_group(number).to_pylist()]
 
     def left(self) -> list[int]:
         """The numbers of the shards that are not written yet."""
@@ -213,8 +220,8 @@ class EncodeShard:
         self.encoder, self.plan, self.options = make(), plan, options
         if self.encoder.fingerprint != record.fingerprint:
             raise StoreError(
-                f"the encoder {record.name!r} on machine {os.uname().nodename!r} differs from the driver's (another "
-                "fingerprint); give all machines the same files"
+                f"the encoder {quote(record.name)} on machine {quote(os.uname().nodename)} differs from the driver's "
+                "(another fingerprint); give all machines the same files"
             )
 
     def __call__(self, task: Mapping[str, Any]) -> dict[str, Any]:
@@ -249,7 +256,7 @@ class EncodeShard:
         named = [msgspec.structs.replace(one, path=paths[place[one.id]]) for one in skipped]
         return {"shards": msgspec.to_builtins(shards), "skipped": msgspec.to_builtins(named)}
 
-    def at_hand(self, image: _Image, scratch: Path, number: int) -> Path:
+    def at_hand(self, image: _PlannedImage, scratch: Path, number: int) -> Path:
         """The image as a file on this machine; a missing image stays missing."""
         if not is_url(image.path):
             return Path(self.plan.base, image.path)

@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep.classify import HCEPClassifier
+from hcep.classify.decoding import Decode, require_decoder
 from hcep.classify.right_level import SURE, require_sure
 from hcep.embeddings.store.manifest import ShardRecord
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quote
 from hcep.evaluate.grade import evaluate_method
 from hcep.evaluate.image_scores import ImageScores
 from hcep.explain.predictions import write_predictions
@@ -83,7 +84,7 @@ def fit(
     counts = dict(each("counting", _count_labels, vectors=False))
     total = sum(counts.values(), Counter[str]())
     if not total:
-        where = f" in the split {split!r}" if split else ""
+        where = f" in the split {quote(split)}" if split else ""
         raise HCEPError(f"{stored.place.address!r} has no images to fit to{where}")
     if callable(hierarchy):
         model.set_params(hierarchy=hierarchy(sorted(total)))
@@ -142,6 +143,7 @@ def predict(
     *,
     split: str | None = None,
     force: bool = False,
+    decode: Decode = "sure",
     sure: float = SURE,
     **cluster: Any,
 ) -> int:
@@ -153,8 +155,8 @@ def predict(
     output : path or URL of a folder for ``part-000000.parquet`` and so on, in the order of the store's shards, with the
         columns of `hcep predict`. A run that was stopped can be continued.
     split : predict only this split
-    force : replace predictions of another model, store, split or `sure`
-    sure : how sure answers are (see `hcep.explain_images`)
+    force : replace predictions of another model, store, split, `decode` or `sure`
+    decode, sure : how answers are chosen (see `hcep.explain.predictions.write_predictions`)
     **cluster : parameters of `hcep.ray.cluster.Cluster`: address, n_workers, n_gpus, progress
     """
     machines, (stored, shards), target = Cluster(**cluster), Stored.of(store, split), Place.of(output)
@@ -163,7 +165,9 @@ def predict(
     for name in sorted(place.sizes()):
         digest.update(name.encode() + (place.read(name) or b""))
     shown = {"model": digest.hexdigest(), "shards": [s.sha256 for s in shards], "split": split}
-    about = json.dumps({**shown, "sure": require_sure(sure)})
+    require_decoder(decode)
+    answers = {"sure": require_sure(sure), **({} if decode == "sure" else {"decode": decode})}
+    about = json.dumps({**shown, **answers})
     earlier = target.read(ABOUT)
     if earlier is not None and earlier.decode() != about:
         if not force:
@@ -172,7 +176,7 @@ def predict(
     target.write(ABOUT, about.encode())
     done = target.sizes()
     left = [shard for shard in shards if _part(shard) not in done]
-    actor = partial(_predicting, place, stored, target, sure)
+    actor = partial(_predicting, place, stored, target, answers)
     deque(machines.run(stored.tasks(left, len(left)), actor, "predicting", sum(s.n_images for s in left)), maxlen=0)
     return sum(shard.n_images for shard in shards)
 
@@ -199,13 +203,13 @@ def evaluate(
     made = machines.run(stored.tasks(shards, len(shards)), actor, "evaluating", sum(s.n_images for s in shards))
     scores = [pickle.loads(part) for _, part in sorted((row["number"], row["scores"]) for row in made) if part]
     if not scores:
-        raise HCEPError(f"no image of {stored.place.address!r} is in split {split!r}")
+        raise HCEPError(f"no image of {stored.place.address!r} is in split {quote(split)}")
     columns = {name: np.concatenate([part.columns[name] for part in scores]) for name in scores[0].columns}
     labels, predicted = (tuple(chain(*(getattr(part, name) for part in scores))) for name in ("labels", "predicted"))
     return ImageScores(labels, predicted, columns)
 
 
-def _predicting(model: Place, stored: Stored, target: Place, sure: float) -> Work:
+def _predicting(model: Place, stored: Stored, target: Place, answers: Mapping[str, Any]) -> Work:
     """The function of an actor, which has one model and predicts shard after shard."""
     path_model = _opened(model).path_model
 
@@ -214,7 +218,7 @@ def _predicting(model: Place, stored: Stored, target: Place, sure: float) -> Wor
         images = stored.read(shard)
         with TemporaryDirectory(prefix="hcep-") as scratch:
             part = Path(scratch, _part(shard))
-            write_predictions(path_model, images.X, part, ids=images.image_ids, labels=images.labels, sure=sure)
+            write_predictions(path_model, images.X, part, ids=images.image_ids, labels=images.labels, **answers)
             target.write(part.name, part.read_bytes())
         return {"number": task["number"], "n_images": shard.n_images}
 

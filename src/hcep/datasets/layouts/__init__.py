@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hcep.datasets.image_dataset import DatasetError, ImageDataset
-from hcep.datasets.layouts import cifar, folders, imagenet, table
+from hcep.datasets.layouts import annotations, cifar, folders, imagenet, table
 from hcep.datasets.layouts.listing import OWN_LABEL, LayoutOptions
 from hcep.embeddings.images import IMAGE_SUFFIXES
-from hcep.errors import near_matches, quoted
+from hcep.errors import near_matches, quote, quoted
+from hcep.formats import why_unknown
 
 
 class Layout(NamedTuple):
@@ -27,10 +28,11 @@ LAYOUTS = {
     "tiny_imagenet": Layout(folders.TINY_LOOKS_FOR, folders.detect_tiny, folders.read_tiny),
     "imagenet": Layout(imagenet.LOOKS_FOR, imagenet.detect, imagenet.read),
     "imagenette": Layout(folders.IMAGENETTE_LOOKS_FOR, folders.detect_imagenette, folders.read_imagenette),
+    "annotations": Layout(annotations.LOOKS_FOR, annotations.detect, annotations.read),
     "table": Layout(table.LOOKS_FOR, table.detect, table.read),
     "folder": Layout(folders.LOOKS_FOR, folders.detect, folders.read),
 }
-ONE_LABEL = ("folder", "imagenet", "tiny_imagenet")
+ONE_LABEL = ("folder", "imagenet", "tiny_imagenet", "annotations")
 
 
 def read_images(
@@ -40,44 +42,53 @@ def read_images(
     split: str | None = None,
     path_column: str = "path",
     label_column: str | None = OWN_LABEL,
+    boxes: str | None = None,
+    unlabelled: bool = False,
 ) -> ImageDataset:
     """List the images of a dataset, without opening them.
 
     Parameters
     ----------
-    source : a folder, or a .csv, .tsv or .parquet file
-    layout : {"folder", "table", "cifar", "imagenet", "imagenette", "tiny_imagenet"}, optional
+    source : a folder, a .csv, .tsv or .parquet file, or a file of another tool (see `hcep.formats`)
+    layout : {"folder", "table", "annotations", "cifar", "imagenet", "imagenette", "tiny_imagenet"}, optional
         How the dataset is laid out; recognised by its files by default.
     split : read only this split; ``"validation"`` and ``"valid"`` mean ``"val"``
     path_column, label_column : columns of a table. The label column also chooses among the labels of datasets that have
         several: ``"fine_labels"`` (default) or ``"coarse_labels"`` for CIFAR-100, and ``"noisy_labels_5"``, for
         example, for ImageNette. None reads the images without labels.
+    boxes : which boxes of MegaDetector results to read: categories and the least confidence, as in
+        ``"animal,person:0.5"``. By default animals, with the confidence that the file recommends, or 0.2.
+    unlabelled : whether to keep images of annotation files that have no label although others have one, or several
 
     Images are in the order of the table, or, for folders, split by split and sorted by path.
 
     >>> from hcep.datasets import read_images
     >>> from hcep.datasets.sample_data import write_sample
     >>> read_images(write_sample("sample") / "photos")
-    ImageDataset(2 images, 2 classes, layout 'folder', no splits)
+    ImageDataset(70 images, 5 classes, layout 'folder', train 50, val 20)
     """
     place = Path(source)
     if not place.exists():
         siblings = os.listdir(place.parent) if place.parent.is_dir() else []
         raise DatasetError(f"no file or folder at {str(place)!r}.{near_matches(place.name, siblings)}")
     name = layout or next((name for name, known in LAYOUTS.items() if known.detect(place)), None)
+    if name is None and (reason := why_unknown(place)):
+        raise DatasetError(reason)
     if name is None:
         tried = "\n".join(f"  {name}: {known.looks_for}" for name, known in LAYOUTS.items())
         raise DatasetError(f"no images and no known layout in {str(place)!r}; looked for\n{tried}")
     if name not in LAYOUTS:
-        raise DatasetError(f"unknown layout {name!r}; there are {quoted(LAYOUTS, 10)}.{near_matches(name, LAYOUTS)}")
+        raise DatasetError(
+            f"unknown layout {quote(name)}; there are {quoted(LAYOUTS, 10)}.{near_matches(name, LAYOUTS)}"
+        )
     if name in ONE_LABEL and label_column not in (OWN_LABEL, None):
         raise DatasetError(
-            f"label_column={label_column!r}: the {name} layout has one label per image and no columns; leave out "
+            f"label_column={quote(label_column)}: the {name} layout has one label per image and no columns; leave out "
             "label_column"
         )
-    dataset = LAYOUTS[name].read(place, LayoutOptions(split, path_column, label_column))
+    dataset = LAYOUTS[name].read(place, LayoutOptions(split, path_column, label_column, boxes, unlabelled))
     if not len(dataset):
         raise DatasetError(
-            f"no images in {str(place)!r}, read as layout {name!r}; images end in {' '.join(IMAGE_SUFFIXES)}"
+            f"no images in {str(place)!r}, read as layout {quote(name)}; images end in {' '.join(IMAGE_SUFFIXES)}"
         )
     return replace(dataset, layout=name, labels=dataset.labels if label_column is not None else [None] * len(dataset))

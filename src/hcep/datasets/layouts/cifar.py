@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hcep._files import read_lines
 from hcep.datasets.image_dataset import DatasetError, ImageDataset, choose_splits
-from hcep.datasets.layouts.listing import OWN_LABEL, LayoutOptions, column_error, read_lines
+from hcep.datasets.layouts.listing import OWN_LABEL, LayoutOptions, column_error
 from hcep.embeddings.pickles import PickleError, Stateful, read_pickle
-from hcep.errors import quoted
+from hcep.errors import quote, quoted
 
 SIDE, CHANNELS = 32, 3
 N_BYTES = CHANNELS * SIDE * SIDE
@@ -62,7 +63,7 @@ def read(source: Path, options: LayoutOptions) -> ImageDataset:
     for split in choose_splits(form.files, options.split, source):
         missing = [file for file in form.files[split] if not (source / file).is_file()]
         if missing:
-            raise DatasetError(f"{form.title}: {quoted(missing)} of split {split!r} not in {str(source)!r}")
+            raise DatasetError(f"{form.title}: {quoted(missing)} of split {quote(split)} not in {str(source)!r}")
         for file in form.files[split]:
             flat, numbers = _read_file(form, source / file, str(kind))
             wrong = [n for n in numbers if not 0 <= n < len(names)]
@@ -90,7 +91,8 @@ def _form(source: Path) -> _Form | None:
 
 def _class_names(form: _Form, kind: str, source: Path) -> list[str]:
     file, key = form.names[kind]
-    entries = read_lines(source / file) if form.is_binary else _get(load_pickle(source / file), key, source / file)
+    place = source / file
+    entries = read_lines(place, DatasetError) if form.is_binary else _get(load_pickle(place), key, place)
     names = [as_text(name) for name in entries]
     # The names become folders on export, and none may point outside.
     unsafe = [name for name in names if not name or name.startswith(".") or "/" in name or "\\" in name]
@@ -112,13 +114,13 @@ def _read_file(form: _Form, file: Path, kind: str) -> tuple[NDArray[np.uint8], l
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != N_BYTES:
         raise DatasetError(f"{str(file)!r}: 'data' must be bytes of shape (n, {N_BYTES})")
     if not isinstance(numbers, list) or len(numbers) != len(data) or not all(isinstance(n, int) for n in numbers):
-        raise DatasetError(f"{str(file)!r}: {kind!r} must be {len(data):,} whole numbers, one for each image")
+        raise DatasetError(f"{str(file)!r}: {quote(kind)} must be {len(data):,} whole numbers, one for each image")
     return data, numbers
 
 
 def _get(content: Mapping[str, Any], key: str, file: Path) -> Any:
     if key not in content:
-        raise DatasetError(f"{str(file)!r} has no entry {key!r}, only {quoted(content)}")
+        raise DatasetError(f"{str(file)!r} has no entry {quote(key)}, only {quoted(content)}")
     return content[key]
 
 
@@ -140,7 +142,7 @@ class _Array(Stateful):
         _, shape, kind, is_fortran, content = state
         code = kind.code if isinstance(kind, _Dtype) else type(kind).__name__
         if code != "u1":
-            raise PickleError(f"it holds an array of {code!r}, and CIFAR's are of bytes, 'u1'")
+            raise PickleError(f"it holds an array of {quote(code)}, and CIFAR's are of bytes, 'u1'")
         self.array = np.frombuffer(content, dtype=np.uint8).reshape(shape, order="F" if is_fortran else "C")
 
 

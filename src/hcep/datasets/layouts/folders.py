@@ -3,11 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
+from hcep._files import read_lines
 from hcep.datasets.image_dataset import SPLIT_NAMES, DatasetError, ImageDataset, canonical_split, choose_splits
 from hcep.datasets.layouts import listing
 from hcep.datasets.layouts.listing import LayoutOptions
 from hcep.datasets.layouts.table import read_columns
-from hcep.errors import quoted
+from hcep.errors import quote, quoted
 
 LOOKS_FOR = "a folder with one subfolder of images per class, perhaps below train/, val/ and test/"
 NOISY = ("noisy_imagenette.csv", "noisy_imagewoof.csv")
@@ -61,7 +62,7 @@ def read_imagenette(source: Path, options: LayoutOptions) -> ImageDataset:
     if column in (listing.OWN_LABEL, None):
         return dataset
     if table is None:
-        raise DatasetError(f"label_column={column!r} needs {' or '.join(NOISY)} in {str(source)!r}")
+        raise DatasetError(f"label_column={quote(column)} needs {' or '.join(NOISY)} in {str(source)!r}")
     columns = read_columns(table)
     noisy = [name for name in columns if name.startswith("noisy_labels")]
     if column not in noisy:
@@ -90,7 +91,7 @@ def read_tiny(source: Path, options: LayoutOptions) -> ImageDataset:
     """List the images; labels are WordNet ids, and the test split has none."""
     if not detect_tiny(source):
         raise DatasetError(f"{str(source)!r} is not Tiny-ImageNet: looked for {TINY_LOOKS_FOR}")
-    wnids = listing.read_lines(source / WNIDS)
+    wnids = read_lines(source / WNIDS, DatasetError)
     folders = [(split, split) for split in choose_splits(_tiny_splits(source), options.split, source)]
 
     def labels(split: str, files: list[str]) -> list[str] | list[None]:
@@ -116,10 +117,12 @@ def _annotated(folder: Path, files: list[str]) -> list[str]:
     if not source.is_file():
         raise DatasetError(f"the labels of val are missing: there is no file {str(source)!r}")
     annotated = {}
-    for line in listing.read_lines(source):
+    for line in read_lines(source, DatasetError):
         name, *fields = line.split("\t")  # then the box: x, y, x, y
         if not fields:
-            raise DatasetError(f"{str(source)!r} must have lines of name, class and box between tabs, got {line!r}")
+            raise DatasetError(
+                f"{str(source)!r} must have lines of name, class and box between tabs, got {quote(line)}"
+            )
         annotated[name] = fields[0]
     images = [f.removeprefix("images/") for f in files]
     return listing.match_annotations(images, annotated, source, folder / "images")

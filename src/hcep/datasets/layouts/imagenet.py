@@ -4,11 +4,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from hcep._files import read_lines
 from hcep.datasets.image_dataset import DatasetError, ImageDataset, choose_splits
 from hcep.datasets.layouts import listing
-from hcep.datasets.layouts.listing import LayoutOptions, class_of, read_lines
+from hcep.datasets.layouts.listing import LayoutOptions, class_of
 from hcep.datasets.layouts.table import read_columns
-from hcep.errors import quoted
+from hcep.errors import quote, quoted
 from hcep.hierarchy.imagenet import imagenet_classes
 
 LOOKS_FOR = "train/<wnid>/ and a flat val/ with LOC_val_solution.csv, val.txt or *validation_ground_truth.txt"
@@ -83,7 +84,7 @@ def _read_solution(source: Path, file: Path) -> dict[str, str]:
     columns = read_columns(file)
     for column in ("ImageId", "PredictionString"):
         if column not in columns:
-            raise DatasetError(f"{str(file)!r} must have a column {column!r}, it has {quoted(columns)}")
+            raise DatasetError(f"{str(file)!r} must have a column {quote(column)}, it has {quoted(columns)}")
     boxes = zip(columns["ImageId"], columns["PredictionString"], strict=True)
     return {f"{image}.JPEG": _known_wnid(box.split(" ")[0], file) for image, box in boxes}
 
@@ -92,10 +93,10 @@ def _read_list(source: Path, file: Path) -> dict[str, str]:
     """val.txt, with a file name and a class: a WordNet id, or a number that counts from 0 in ImageNet's order."""
     labels = {}
     by_number: Mapping[int, str] | None = None
-    for line in read_lines(file):
+    for line in read_lines(file, DatasetError):
         name, _, label = line.rpartition(" ")
         if not name:
-            raise DatasetError(f"{str(file)!r} must have lines of file name and class, got {line!r}")
+            raise DatasetError(f"{str(file)!r} must have lines of file name and class, got {quote(line)}")
         if label.isdecimal():
             by_number = by_number or dict(enumerate(_synsets(source) or imagenet_classes()))
             label = _numbered(label, by_number, file)
@@ -105,7 +106,7 @@ def _read_list(source: Path, file: Path) -> dict[str, str]:
 
 def _read_ground_truth(source: Path, file: Path) -> dict[str, str]:
     """One class per line, for ILSVRC2012_val_00000001.JPEG and so on: a WordNet id, or the devkit's number from 1."""
-    lines = read_lines(file)
+    lines = read_lines(file, DatasetError)
     if lines and lines[0].isdecimal():
         by_number = _devkit_classes(source, file)
         lines = [_numbered(line, by_number, file) for line in lines]
@@ -123,29 +124,28 @@ ANNOTATIONS: dict[str, Callable[[Path, Path], dict[str, str]]] = {
 
 def _known_wnid(label: str, file: Path) -> str:
     if not WNID.fullmatch(label):
-        raise DatasetError(f"{str(file)!r} names the class {label!r}; expected a WordNet id such as 'n01440764'")
+        raise DatasetError(f"{str(file)!r} names the class {quote(label)}; expected a WordNet id such as 'n01440764'")
     return label
 
 
 def _numbered(number: str, by_number: Mapping[int, str], file: Path) -> str:
-    if not number.isdecimal() or int(number) not in by_number:
-        raise DatasetError(
-            f"{str(file)!r} has the class number {number!r}; expected {min(by_number)} to {max(by_number)}"
-        )
+    if not number.isdecimal() or len(number) > 9 or int(number) not in by_number:
+        known = f"{min(by_number)} to {max(by_number)}" if by_number else "none, as the list of classes is empty"
+        raise DatasetError(f"{str(file)!r} has the class number {quote(number)}; expected {known}")
     return by_number[int(number)]
 
 
 def _synsets(source: Path) -> list[str]:
     """Classes in the order of the synset file; empty without one."""
     file = _find(source, *SYNSET_FILES)
-    return [] if file is None else [line.split(" ")[0] for line in read_lines(file)]
+    return [] if file is None else [line.split(" ")[0] for line in read_lines(file, DatasetError)]
 
 
 def _devkit_classes(source: Path, truth: Path) -> dict[int, str]:
     text = _find(source, DEVKIT_TEXT)
     if text is not None:
-        fields = [line.split() for line in read_lines(text)]  # n02119789 1 kit_fox
-        if not all(len(f) > 1 and f[1].isdecimal() for f in fields):
+        fields = [line.split() for line in read_lines(text, DatasetError)]  # n02119789 1 kit_fox
+        if not all(len(f) > 1 and f[1].isdecimal() and len(f[1]) < 10 for f in fields):
             raise DatasetError(f"{str(text)!r} must have lines of WordNet id, number and name")
         return {int(f[1]): f[0] for f in fields}
     if file := _find(source, *DEVKIT_MATLAB):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from hcep.datasets.image_dataset import DatasetError, ImageDataset
 from hcep.embeddings.images import IMAGE_SUFFIXES, storable
-from hcep.errors import near_matches, quoted
+from hcep.errors import near_matches, quote, quoted
 
 #: The label column that means a layout's own labels; in a table, the name of the column.
 OWN_LABEL = "label"
@@ -19,6 +19,8 @@ class LayoutOptions(NamedTuple):
     split: str | None = None
     path_column: str = "path"
     label_column: str | None = OWN_LABEL
+    boxes: str | None = None
+    unlabelled: bool = False
 
 
 def is_image(name: str) -> bool:
@@ -90,20 +92,11 @@ def class_of(file: str) -> str | None:
     return storable(first) if slash else None
 
 
-def read_lines(path: Path) -> list[str]:
-    """The lines of a text file, without blank ones."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DatasetError(f"{str(path)!r} is not UTF-8 text: {error}") from None
-    return [line for line in map(str.strip, text.splitlines()) if line]
-
-
 def column_error(kind: str, column: str, columns: Iterable[str], source: Path) -> DatasetError:
     """The error for an option, `kind`, that names a column which a table does not have."""
     known = list(columns)
     return DatasetError(
-        f"{kind}={column!r} is not a column of {str(source)!r}, which has {quoted(known, 10)}."
+        f"{kind}={quote(column)} is not a column of {str(source)!r}, which has {quoted(known, 10)}."
         f"{near_matches(column, known)} Name the column with {kind}=."
     )
 

@@ -1,20 +1,26 @@
 """Tables with a column of paths and a column of labels: CSV, TSV and Parquet."""
 
-import csv
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hcep._files import read_csv
 from hcep.datasets.image_dataset import DatasetError, ImageDataset, canonical_split, choose_splits
 from hcep.datasets.layouts.listing import LayoutOptions, absent_error, column_error
-from hcep.errors import quoted
+from hcep.errors import HCEPError, near_matches, quote, quoted, reason_of
 
 LOOKS_FOR = "a .csv, .tsv or .parquet file with a path and a label column"
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 SUFFIXES = (*DELIMITERS, ".parquet")
 #: Also read if they exist.
 SPLIT_COLUMN, ID_COLUMN = "split", "id"
+#: Tables of groups; columns that may hold their images, besides `ID_COLUMN`; this group is the folder of a photo.
+GROUP_TABLES, IMAGE_COLUMNS, FOLDER = (".csv", ".parquet"), ("image", "file", "path", "file_name", "filename"), "folder"
 
 Columns = Mapping[str, Sequence[Any]]
 
@@ -39,7 +45,7 @@ def read(source: Path, options: LayoutOptions) -> ImageDataset:
     ids = [str(value) for value in columns.get(ID_COLUMN, files)]
     wanted = [] if options.split is None else choose_splits(splits, options.split, source)
     rows = [row for row in range(len(files)) if not wanted or splits[row] in wanted]
-    absent = [files[row] for row in rows if not (source.parent / files[row]).is_file()]
+    absent = [files[row] for row in rows if not os.path.isfile(source.parent / files[row])]
     if absent:
         raise absent_error(absent, len(rows), source, source.parent)
     parts: list[Any] = [[column[row] for row in rows] for column in (files, ids, labels, splits)]
@@ -56,17 +62,7 @@ def read_columns(source: Path) -> Columns:
 
 
 def _read_text(source: Path, delimiter: str) -> Columns:
-    try:
-        with source.open(encoding="utf-8-sig", newline="") as file:
-            header, *rows = [row for row in csv.reader(file, delimiter=delimiter, strict=True) if row] or [[]]
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise DatasetError(f"{str(source)!r} cannot be read as a table: {error}") from None
-    ragged = [i for i, row in enumerate(rows, start=1) if len(row) != len(header)]
-    if ragged:
-        raise DatasetError(
-            f"{len(ragged):,} of {len(rows):,} rows of {str(source)!r} do not have the header's {len(header)} fields: "
-            f"row {ragged[0]} is {rows[ragged[0] - 1]!r}"
-        )
+    header, *rows = read_csv(source, DatasetError, delimiter) or [[]]
     return {name: [row[i] for row in rows] for i, name in enumerate(header)}
 
 
@@ -78,7 +74,7 @@ def _read_parquet(source: Path) -> Columns:
         with pq.ParquetFile(source) as file:
             table = file.read(columns=[f.name for f in file.schema_arrow if not pa.types.is_nested(f.type)])
     except (pa.ArrowException, OSError) as error:
-        raise DatasetError(f"{str(source)!r} cannot be read as a table: {error}") from None
+        raise DatasetError(f"{str(source)!r} cannot be read as a table: {reason_of(error)}") from None
     return {name: table.column(name).to_pylist() for name in table.column_names}
 
 
@@ -89,8 +85,8 @@ def _paths(columns: Columns, column: str, source: Path) -> list[str]:
     wrong = [(row, value) for row, value in enumerate(values, start=1) if not isinstance(value, str) or not value]
     if wrong:
         raise DatasetError(
-            f"path_column={column!r} of {str(source)!r} must hold file paths; {len(wrong):,} of {len(values):,} rows "
-            f"do not: row {wrong[0][0]} has {quoted([wrong[0][1]])}"
+            f"path_column={quote(column)} of {str(source)!r} must hold file paths; {len(wrong):,} of {len(values):,} "
+            f"rows do not: row {wrong[0][0]} has {quoted([wrong[0][1]])}"
         )
     return list(values)
 
@@ -102,3 +98,58 @@ def label_text(value: Any) -> str | None:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
+
+
+def group_values(
+    table: Path | None, column: str, ids: Sequence[Any], option: str = "--group", missing: str | None = None
+) -> NDArray[Any]:
+    """The group of each image (see `find_groups`)."""
+    return find_groups(table, column, option, missing)(list(map(str, ids)))
+
+
+def find_groups(
+    table: Path | None, column: str, option: str = "--group", missing: str | None = None
+) -> Callable[[Sequence[str]], NDArray[Any]]:
+    """A function from ids of images to their groups: a column of a table, matched by ids, or by row if it has none.
+
+    Parameters
+    ----------
+    table : a .csv or .parquet file, if there is one
+    column : a column of the table; "folder" for the folder of each photo; or another .csv or .parquet table with a
+        column of ids and one of groups
+    option : what errors call the column
+    missing : the group of images without a row; if it is None, they are an error
+    """
+    if Path(column).suffix in GROUP_TABLES:
+        table = Path(column)
+        others = [name for name in read_columns(table) if name not in (ID_COLUMN, *IMAGE_COLUMNS)]
+        if len(others) != 1:
+            raise HCEPError(f"{option}: {table} must have the column id and one of groups; it has {quoted(others, 9)}")
+        column = others[0]
+    if table is None or table.suffix not in GROUP_TABLES:
+        if column == FOLDER:
+            return lambda keys: np.array([str(Path(key).parent) for key in keys])
+        raise HCEPError(f"{option} {column}: there is no table with this column; give a .csv or .parquet file")
+    columns = read_columns(table)
+    if column not in columns:
+        raise HCEPError(f"{option}: {table} has no column {quote(column)}.{near_matches(column, columns)}")
+    values = list(map(str, columns[column]))
+    known = {name: list(map(str, columns[name])) for name in (ID_COLUMN, *IMAGE_COLUMNS) if name in columns}
+
+    def matched(keys: Sequence[str]) -> NDArray[Any]:
+        forms = {form for key in keys for form in (key, Path(key).name)}
+        ids = next((of for name, of in known.items() if name == ID_COLUMN or not forms.isdisjoint(of)), None)
+        if ids is None:
+            if len(values) != len(keys):
+                raise HCEPError(
+                    f"{option}: {table} has {len(values):,} rows for {len(keys):,} images and no column `id`"
+                )
+            return np.array(values)
+        by_id = dict(zip(ids, values, strict=True))
+        names = [key if key in by_id else Path(key).name for key in keys]
+        absent = next((name for name in names if not by_id.get(name)), None)
+        if absent is not None and missing is None:
+            raise HCEPError(f"{option}: {table} has no group for image {quote(absent)}; give every photo a group")
+        return np.array([by_id.get(name, missing) for name in names])
+
+    return matched

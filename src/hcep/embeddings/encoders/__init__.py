@@ -25,7 +25,7 @@ from hcep.embeddings.encoders.function import FunctionEncoder, ImageFunction
 from hcep.embeddings.encoders.hub import HubUnreachableError as HubUnreachableError
 from hcep.embeddings.preprocessing import PreprocessingLike
 from hcep.embeddings.protocol import Encoder
-from hcep.errors import HCEPError, near_matches, quoted
+from hcep.errors import HCEPError, near_matches, quote, quoted
 
 
 class EncoderInfo(NamedTuple):
@@ -133,11 +133,11 @@ def load_encoder(
     source, _, model = name.partition(":")
     if source not in SOURCES:
         raise HCEPError(
-            f"unknown encoder {name!r}: a name starts with its source, such as "
+            f"unknown encoder {quote(name)}: a name starts with its source, such as "
             f"{quoted(s.example for s in SOURCES.values())}.{near_matches(source, SOURCES)}"
         )
     if bool(model) != (":" in SOURCES[source].example):
-        raise HCEPError(f"encoder {name!r}: expected a name such as {SOURCES[source].example!r}")
+        raise HCEPError(f"encoder {quote(name)}: expected a name such as {quote(SOURCES[source].example)}")
     info = SOURCES[source]
     load: Callable[..., Encoder] = import_module(f"{__name__}.{info.adapter}").load
     _check_options(name, load, options)
@@ -163,5 +163,5 @@ def _check_options(name: str, load: Callable[..., Any], options: dict[str, Any])
     for option in options:
         if option not in known:
             raise HCEPError(
-                f"{name} has no option {option!r}, it has {quoted(known, limit=10)}.{near_matches(option, known)}"
+                f"{name} has no option {quote(option)}, it has {quoted(known, limit=10)}.{near_matches(option, known)}"
             )

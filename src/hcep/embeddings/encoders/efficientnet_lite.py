@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep._checks import require
-from hcep._files import cache_folder, write_bytes
-from hcep.embeddings.encoders.function import FunctionEncoder, ImageFunction
+from hcep._files import cache_folder, not_writable, write_bytes
+from hcep.embeddings.encoders.function import FunctionEncoder, ImageFunction, OnnxNetwork
 from hcep.embeddings.encoders.onnx_adapter import one_core, open_session
 from hcep.embeddings.images import content_hash
 from hcep.embeddings.preprocessing import PRESETS, PreprocessingLike, as_preprocessing
 from hcep.embeddings.torch_file import read_torch_file
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quote
 
 #: Depth coefficient and input size of the variants whose weights are available as a package.
 VARIANTS = {"efficientnet-lite0": (1.0, 224), "efficientnet-lite2": (1.2, 260)}
@@ -57,7 +57,7 @@ def load(
     threads : threads per batch; chosen by onnxruntime by default
     """
     if precision is not None:
-        raise HCEPError(f"{model} runs in single precision; leave out precision={precision!r}")
+        raise HCEPError(f"{model} runs in single precision; leave out precision={quote(precision)}")
     session = open_session(model, prepared(model), device, threads)
 
     def features(session: Any) -> ImageFunction:
@@ -71,6 +71,7 @@ def load(
         maps=lambda batch: session.run(["map"], {"x": batch})[0],
         n_dims=next(output.shape[1] for output in session.get_outputs() if output.name == "feat"),
         one_core=one_core(session, threads, lambda: features(open_session(model, prepared(model), device, 1))),
+        network=OnnxNetwork(prepared(model), "feat"),
     )
 
 
@@ -87,7 +88,13 @@ def prepared(name: str) -> Path:
     path = cache_folder("encoders", f"{name}-{weights_hash(name)}-{VERSION}.onnx")
     if not path.exists():
         _log.warning("preparing the built-in encoder %s (first run only) ...", name)
-        write_onnx(name, weights_file(name), path)
+        try:
+            write_onnx(name, weights_file(name), path)
+        except HCEPError as error:
+            if not not_writable(error):
+                raise
+            hint = "set the environment variable HCEP_CACHE to a folder with 50 MB of space"
+            raise HCEPError(f"{error}; {hint}") from error
     return path
 
 
@@ -110,7 +117,7 @@ def write_onnx(variant: str, weights: str | Path, target: str | Path) -> None:
     try:
         content = onnx_bytes(variant, state)
     except KeyError as error:
-        raise HCEPError(f"{str(weights)!r} is not {variant}: it has no {error.args[0]!r}") from None
+        raise HCEPError(f"{str(weights)!r} is not {variant}: it has no {quote(error.args[0])}") from None
     write_bytes(target, content)
 
 

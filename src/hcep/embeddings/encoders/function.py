@@ -7,14 +7,15 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL.Image import Image
 
 from hcep.embeddings.preprocessing import Preprocessing, PreprocessingLike, as_preprocessing
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quote
 
 ImageFunction = Callable[[NDArray[np.float32]], ArrayLike]
 TextFunction = Callable[[Sequence[str]], ArrayLike]
@@ -23,6 +24,17 @@ TEXTS_AT_ONCE = 64
 #: A map is exact, up to rounding, if its mean differs from the vector by at most this share of its length.
 SAME = 1e-5
 _log = logging.getLogger(__name__)
+
+
+class OnnxNetwork(NamedTuple):
+    """A network that an encoder runs: its file or content, the output that is the vector, and photos per batch.
+
+    `n_at_once` returns the only number of photos that may be run together; None is any number.
+    """
+
+    content: Path | bytes
+    output: str
+    n_at_once: Callable[[], int | None] = lambda: None
 
 
 class FunctionEncoder:
@@ -40,6 +52,7 @@ class FunctionEncoder:
         it, and whether `maps` works at all, on a picture of noise at the first use.
     n_dims : length of a vector; if it is not given, a blank image is encoded
     one_core : returns a function that does the same as `images` in the calling thread alone, for use in several threads
+    network : the ONNX network that computes `images`, if there is one
 
     Besides the attributes of `hcep.embeddings.Encoder` it has `has_maps`, whether `feature_map` works, and
     `maps_are_exact`.
@@ -61,6 +74,7 @@ class FunctionEncoder:
         maps_are_exact: bool | None = True,
         n_dims: int | None = None,
         one_core: Callable[[], ImageFunction] | None = None,
+        network: OnnxNetwork | None = None,
     ) -> None:
         self.name = name
         self._steps = as_preprocessing(preprocessing)
@@ -70,6 +84,7 @@ class FunctionEncoder:
         self._images, self._texts, self._maps, self._declared_exact = images, texts, maps, maps_are_exact
         self.has_text = not isinstance(texts, str)
         self.n_dims = n_dims or self._try_a_blank_image()
+        self.network = network
         self._one_core, self.has_one_core = one_core and cache(one_core), one_core is not None
 
     def __repr__(self) -> str:
@@ -99,10 +114,12 @@ class FunctionEncoder:
         Its mean over positions is the vector if `maps_are_exact`; otherwise positions are a hint.
         """
         if self._maps is None:
-            raise HCEPError(f"encoder {self.name!r} has no feature maps")
+            raise HCEPError(f"encoder {quote(self.name)} has no feature maps")
         maps = np.ascontiguousarray(self._maps(self._batch(batch)), dtype=np.float32)
         if maps.ndim != 4 or maps.shape[:2] != (len(batch), self.n_dims):
-            raise HCEPError(f"encoder {self.name!r} returned maps {maps.shape}, not (n, {self.n_dims}, height, width)")
+            raise HCEPError(
+                f"encoder {quote(self.name)} returned maps {maps.shape}, not (n, {self.n_dims}, height, width)"
+            )
         return maps
 
     @property
@@ -139,9 +156,9 @@ class FunctionEncoder:
     def encode_texts(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Vectors (n, n_dims) of texts, in the images' space."""
         if isinstance(self._texts, str):
-            raise HCEPError(f"encoder {self.name!r} cannot encode texts: {self._texts}")
+            raise HCEPError(f"encoder {quote(self.name)} cannot encode texts: {self._texts}")
         if isinstance(texts, str):
-            raise HCEPError(f"texts must be a list of strings, got one string {texts!r}")
+            raise HCEPError(f"texts must be a list of strings, got one string {quote(texts)}")
         vectors = [np.empty((0, self.n_dims), dtype=np.float32)]
         for start in range(0, len(texts), TEXTS_AT_ONCE):
             batch = list(texts[start : start + TEXTS_AT_ONCE])
@@ -156,19 +173,23 @@ class FunctionEncoder:
         except HCEPError:
             raise
         except Exception as error:
-            raise HCEPError(f"encoder {self.name!r} fails on a blank {blank.shape} batch: {error}") from error
+            raise HCEPError(f"encoder {quote(self.name)} fails on a blank {blank.shape} batch: {error}") from error
         if vectors.ndim != 2 or len(vectors) != 1:
-            raise HCEPError(f"encoder {self.name!r} must return (n, n_dims) vectors, got {vectors.shape} for one image")
+            raise HCEPError(
+                f"encoder {quote(self.name)} must return (n, n_dims) vectors, got {vectors.shape} for one image"
+            )
         return int(vectors.shape[1])
 
     def _checked(self, output: ArrayLike, n: int, what: str) -> NDArray[np.float32]:
         vectors = np.ascontiguousarray(output, dtype=np.float32)
         if vectors.shape != (n, self.n_dims):
-            raise HCEPError(f"encoder {self.name!r} returned {vectors.shape} for {n} {what}, not ({n}, {self.n_dims})")
+            raise HCEPError(
+                f"encoder {quote(self.name)} returned {vectors.shape} for {n} {what}, not ({n}, {self.n_dims})"
+            )
         n_bad = int(n - np.isfinite(vectors).all(axis=1).sum())
         if n_bad:
             raise HCEPError(
-                f"encoder {self.name!r}: {n_bad} of {n} {what} got a vector that is not finite; "
+                f"encoder {quote(self.name)}: {n_bad} of {n} {what} got a vector that is not finite; "
                 "if the precision is 'fp16', try 'bf16' or 'fp32'"
             )
         return vectors

@@ -3,9 +3,12 @@
 import logging
 import os
 import socket
+import sys
 import urllib.error
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -30,8 +33,33 @@ OFFLINE_CHOICES = (
 )
 
 
+#: Environment variable that lets encoders which a model names be downloaded; `hcep --allow-download` sets it.
+ALLOW_DOWNLOAD = "HCEP_ALLOW_DOWNLOAD"
+_NO_NETWORK = ContextVar("no_network", default=False)
+
+
 class HubUnreachableError(HCEPError):
     """A model is not on this machine, and the hub that has it cannot be reached."""
+
+
+@contextmanager
+def without_network() -> Iterator[None]:
+    """Load encoders in this context from this machine alone: hubs are offline, and connections are refused."""
+    _watch_connections()
+    token = _NO_NETWORK.set(True)
+    try:
+        yield
+    finally:
+        _NO_NETWORK.reset(token)
+
+
+@cache
+def _watch_connections() -> None:
+    def refuse(event: str, _: tuple[Any, ...]) -> None:
+        if event in ("socket.connect", "socket.getaddrinfo") and _NO_NETWORK.get():
+            raise ConnectionRefusedError("the encoder's name comes from a file, which may not use the network")
+
+    sys.addaudithook(refuse)  # also sees downloads that are not from the hub
 
 
 @contextmanager
@@ -45,7 +73,7 @@ def loading(name: str, *, local: bool) -> Iterator[None]:
         with ExitStack() as undo:
             undo.callback(socket.setdefaulttimeout, socket.getdefaulttimeout())
             socket.setdefaulttimeout(SECONDS_OF_SILENCE)  # downloads by urllib have no limit of their own
-            if not local and not hub_answers():
+            if not local and (_NO_NETWORK.get() or not hub_answers()):
                 constants: Any = import_module("huggingface_hub.constants")  # reads its environment once, at import
                 undo.callback(setattr, constants, "HF_HUB_OFFLINE", constants.HF_HUB_OFFLINE)
                 constants.HF_HUB_OFFLINE = True

@@ -9,7 +9,7 @@ from hcep.embeddings.encoders import torch_runner
 from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading, quiet_root_logger
 from hcep.embeddings.preprocessing import Preprocessing, PreprocessingLike, as_preprocessing
-from hcep.errors import HCEPError, near_matches, quoted
+from hcep.errors import HCEPError, near_matches, quote, quoted
 
 
 def load(
@@ -66,12 +66,12 @@ def _parts(open_clip: Any, model: str) -> tuple[str, str | None]:
     architecture, _, weights = model.partition("/")
     known = open_clip.list_models()
     if architecture not in known:
-        raise HCEPError(f"open_clip has no architecture {architecture!r}.{near_matches(architecture, known)}")
+        raise HCEPError(f"open_clip has no architecture {quote(architecture)}.{near_matches(architecture, known)}")
     tags = open_clip.list_pretrained_tags_by_model(architecture)
     if weights not in tags and not Path(weights).is_file():
         raise HCEPError(
             f"open_clip:{architecture} needs one of its tags ({quoted(tags, limit=8) or 'it has none'}) or the path of "
-            f"a checkpoint after the slash, got {weights!r}.{near_matches(weights, tags)}"
+            f"a checkpoint after the slash, got {quote(weights)}.{near_matches(weights, tags)}"
         )
     return architecture, weights
 

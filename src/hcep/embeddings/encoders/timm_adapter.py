@@ -10,7 +10,7 @@ from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading
 from hcep.embeddings.encoders.torch_runner import FOLDER, TorchRunner, is_place, timm_map, torch_encoder
 from hcep.embeddings.preprocessing import Preprocessing, PreprocessingLike, as_preprocessing
-from hcep.errors import HCEPError, near_matches, quoted
+from hcep.errors import HCEPError, near_matches, quote, quoted
 
 _EXTRA = "timm"
 _RESIZES = {"center": "shortest", "squash": "squash", "border": "longest"}
@@ -50,12 +50,12 @@ def _parts(timm: Any, model: str) -> tuple[str, str | None]:
         return model, None
     architecture, slash, checkpoint = model.partition("/")
     if architecture.partition(".")[0] not in (known := timm.list_models()):
-        raise HCEPError(f"timm has no architecture {architecture!r}.{near_matches(architecture, known)}")
+        raise HCEPError(f"timm has no architecture {quote(architecture)}.{near_matches(architecture, known)}")
     if slash and not Path(checkpoint).is_file():
-        raise HCEPError(f"timm:{model}: no checkpoint {checkpoint!r}")
+        raise HCEPError(f"timm:{model}: no checkpoint {quote(checkpoint)}")
     if not slash and not timm.is_model_pretrained(architecture):
         tags = timm.list_pretrained(f"{architecture.partition('.')[0]}.*")
-        raise HCEPError(f"timm has no weights {architecture!r}.{near_matches(architecture, tags)}")
+        raise HCEPError(f"timm has no weights {quote(architecture)}.{near_matches(architecture, tags)}")
     return architecture, checkpoint or None
 
 

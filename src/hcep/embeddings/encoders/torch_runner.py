@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading
 from hcep.embeddings.preprocessing import Preprocessing
-from hcep.errors import HCEPError, near_matches
+from hcep.errors import HCEPError, near_matches, quote
 
 Forward = Callable[[Any], Any]
 _log = logging.getLogger(__name__)
@@ -41,18 +41,18 @@ class TorchRunner:
         try:
             chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         except RuntimeError as error:
-            raise HCEPError(f"device must be 'cpu', 'cuda' or another device of torch, got {device!r}") from error
+            raise HCEPError(f"device must be 'cpu', 'cuda' or another device of torch, got {quote(device)}") from error
         on_cuda = chosen.type == "cuda"
         if on_cuda and not torch.cuda.is_available():
-            raise HCEPError(f"device {device!r}: torch finds no CUDA device; leave out device, or give 'cpu'")
+            raise HCEPError(f"device {quote(device)}: torch finds no CUDA device; leave out device, or give 'cpu'")
         wanted = precision or ("fp16" if on_cuda else "fp32")
         if wanted not in PRECISIONS:
             raise HCEPError(
-                f"precision must be 'fp32', 'fp16' or 'bf16', got {wanted!r}.{near_matches(wanted, PRECISIONS)}"
+                f"precision must be 'fp32', 'fp16' or 'bf16', got {quote(wanted)}.{near_matches(wanted, PRECISIONS)}"
             )
         if wanted != "fp32" and not on_cuda:
             raise HCEPError(
-                f"precision {wanted!r} needs a CUDA device, but the device is {str(chosen)!r}; leave out precision"
+                f"precision {quote(wanted)} needs a CUDA device, but the device is {str(chosen)!r}; leave out precision"
             )
         return cls(torch, chosen, wanted)
 

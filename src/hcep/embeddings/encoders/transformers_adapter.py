@@ -13,7 +13,7 @@ from hcep.embeddings.encoders.function import FunctionEncoder
 from hcep.embeddings.encoders.hub import loading
 from hcep.embeddings.encoders.torch_runner import Forward, TorchRunner, text_tower, tokens_map, torch_encoder
 from hcep.embeddings.preprocessing import Preprocessing, PreprocessingLike, as_preprocessing
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quote
 
 # Configuration of either tower that determines a vector, besides the weights.
 _FACTS = ("model_type", "hidden_act", "layer_norm_eps", "num_attention_heads", "patch_size")
@@ -29,7 +29,8 @@ def load(
     transformers: Any = import_module("transformers")
     name = f"transformers:{model}"
     folder = Path(model).is_dir()
-    where = {"local_files_only": folder, "revision": revision or "main"}
+    # Code of a repository never runs; without the last option, transformers would ask on the terminal whether it may.
+    where = {"local_files_only": folder, "revision": revision or "main", "trust_remote_code": False}
     with loading(name, local=folder):
         config = transformers.AutoConfig.from_pretrained(model, **where)
         network = transformers.AutoModel.from_pretrained(model, config=config, **where)
@@ -83,7 +84,7 @@ def _own_preprocessing(name: str, config: Mapping[str, Any]) -> Preprocessing:
     size = config.get("size")
     square = isinstance(size, int) or (isinstance(size, Mapping) and "shortest_edge" in size)
     if not square and not (isinstance(size, Mapping) and {"height", "width"} <= set(size)):
-        raise HCEPError(f"{name}: its processor must make images of a fixed size, got size {size!r}")
+        raise HCEPError(f"{name}: its processor must make images of a fixed size, got size {quote(size)}")
     cropped = config.get("crop_size") if config.get("do_center_crop") else None
     final = _pair(cropped if cropped is not None else size)
     scaled = config.get("do_rescale", True)

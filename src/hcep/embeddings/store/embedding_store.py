@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.embeddings.store import manifest as disk
 from hcep.embeddings.store.manifest import ShardRecord, SkippedImage
-from hcep.embeddings.vectors import StoreError
+from hcep.embeddings.vectors import StoreError, memory_limit
 from hcep.errors import near_matches, quoted
 
 
@@ -178,7 +178,15 @@ class EmbeddingStore:
         """All vectors, (n_images, n_dims), by default in the stored precision; memory holds them once."""
         for shard in self.shards:  # before memory is allocated for what the manifest claims
             disk.check_size(self.folder / shard.file, shard)
-        X = np.empty(self.shape, self.dtype if dtype is None else dtype)
+        kind = np.dtype(self.dtype if dtype is None else dtype)
+        n_bytes = kind.itemsize * len(self) * self.n_dims
+        if n_bytes > memory_limit():
+            raise StoreError(
+                f"{str(self.folder)!r}: {len(self):,} vectors take {n_bytes:,} bytes, more than half of this machine's "
+                "memory. Commands read a store in blocks, unless --compare, --per-image, --interventions, "
+                "--corrections, --figures or a linear head need all: leave that out, or choose a smaller --split"
+            )
+        X = np.empty(self.shape, kind)
         start = 0
         for vectors in self._vectors():
             X[start : start + len(vectors)] = vectors

@@ -20,10 +20,12 @@ from hcep.embeddings.protocol import Encoder, EncoderRecord
 from hcep.embeddings.store.manifest import SkippedImage, StoredDtype
 from hcep.embeddings.store.writer import StoreWriter
 from hcep.embeddings.vectors import StoreError
-from hcep.errors import quoted
+from hcep.errors import quote, quoted
 
 #: Batches that are decoded ahead of the network; memory holds them beside the current shard.
 BATCHES_AHEAD = 1
+#: Images per batch if the network runs them one by one.
+FEW = 4
 #: Files that are hashed ahead when known images are checked for changes.
 FILES_AHEAD = 1024
 
@@ -79,7 +81,7 @@ def encode_to_store(
 
     Parameters
     ----------
-    items : ImageItem, or tuples (path, label[, id[, split]]), in the same order every time
+    items : ImageItem, or tuples (path, label[, id[, split[, box]]]), in the same order every time
     folder : folder of the store; created if needed
     batch_size : images per batch of the encoder
     shard_size : images per file, rounded up to whole batches; a crash loses at most the images of one file
@@ -111,14 +113,14 @@ def encode_to_store(
         if value < 1:
             raise StoreError(f"{name} must be at least 1, got {value}")
     if dtype not in get_args(StoredDtype):
-        raise StoreError(f'dtype must be "float16" or "float32", got {dtype!r}')
+        raise StoreError(f'dtype must be "float16" or "float32", got {quote(dtype)}')
     record = EncoderRecord(encoder.name, encoder.fingerprint, dict(encoder.preprocessing))
     with (
         StoreWriter.open(Path(folder), record, encoder.n_dims, dtype, resume=resume) as writer,
         ThreadPoolExecutor(workers) as pool,
         ThreadPoolExecutor(workers if getattr(encoder, "has_one_core", False) else 1) as lanes,
     ):
-        run = _Run(encoder, writer, pool, lanes, batch_size, -(-shard_size // batch_size), strict, progress)
+        run = _Run(encoder, writer, pool, lanes, batch_size, shard_size, strict, progress)
         _, moved = writer.describe(run.moved(wanted)) if remove_vanished else (0, 0)
         fresh, changed, reused, skipped = run.plan(wanted)
         n_updated, relabelled = writer.describe({item.id: item for item in reused})
@@ -151,7 +153,7 @@ class _Run:
     pool: ThreadPoolExecutor
     lanes: ThreadPoolExecutor
     batch_size: int
-    batches_per_shard: int
+    shard_size: int
     strict: bool
     progress: bool
 
@@ -211,17 +213,18 @@ class _Run:
         """Encode each part in batches of its own and commit shard by shard; return the skipped images."""
         skipped: list[SkippedImage] = []
         total = sum(map(len, parts))
+        batch_size = self.images_per_batch() if total else self.batch_size
         with progress_bar("encoding", total, self.progress, "images", stays=True) as advance:
             try:
                 for items in parts:
-                    decoded = _in_order(self.pool, self.decode, items, BATCHES_AHEAD * self.batch_size)
+                    decoded = _in_order(self.pool, self.decode, items, BATCHES_AHEAD * batch_size)
                     # The network works on batches while others are decoded, assembled and written.
-                    batches = _in_order(self.lanes, self.vectors, _batched(decoded, self.batch_size), self.n_lanes)
+                    batches = _in_order(self.lanes, self.vectors, _batched(decoded, batch_size), self.n_lanes)
                     with closing(decoded), closing(batches):
                         for n, batch in enumerate(batches, start=1):
                             self.writer.add(*batch)
                             skipped += batch[-1]
-                            if n % self.batches_per_shard == 0:
+                            if n % -(-self.shard_size // batch_size) == 0:
                                 self.writer.flush()
                             advance(len(batch[0]) + len(batch[-1]))
                     self.writer.flush()
@@ -235,15 +238,21 @@ class _Run:
     def decode(self, item: ImageItem) -> _Decoded | SkippedImage:
         digest = None
         try:
-            digest = content_hash(item.path)
+            digest = content_hash(item.path, item.box)
             # Nearly the same vector (cosine at least 0.999) in at most a third of the time for a large JPEG.
-            image = open_image(item.path, shorter_side=getattr(self.encoder, "shorter_side", None))
+            side = getattr(self.encoder, "shorter_side", None)
+            image = open_image(item.path, box=item.box, shorter_side=side)
         except ImageProblem as problem:
             return _skipped(item, problem.reason, digest)
         try:
             return _Decoded(item, self.encoder.preprocess(image), digest)
         except (ValueError, OSError, ArithmeticError, MemoryError) as error:
             return _skipped(item, f"preprocessing failed: {error}", digest)
+
+    def images_per_batch(self) -> int:
+        """The batch size, or a few images if the network runs them one by one: then the bar moves more often."""
+        network = getattr(self.encoder, "network", None)
+        return min(self.batch_size, FEW) if network is not None and network.n_at_once() == 1 else self.batch_size
 
     @property
     def n_lanes(self) -> int:
@@ -258,12 +267,12 @@ class _Run:
         name, expected = self.encoder.name, (len(decoded), self.encoder.n_dims)
         shapes = {one.pixels.shape for one in decoded}
         if len(shapes) > 1:
-            raise StoreError(f"encoder {name!r} preprocesses images to different shapes: {quoted(sorted(shapes))}")
+            raise StoreError(f"encoder {quote(name)} preprocesses images to different shapes: {quoted(sorted(shapes))}")
         encode = getattr(self.encoder, "encode_on_one_core" if self.n_lanes > 1 else "encode_images")
         pixels = [one.pixels for one in decoded]
         vectors = np.asarray(encode(np.stack(pixels))) if pixels else np.empty(expected, np.float32)
         if vectors.shape != expected:
-            raise StoreError(f"encoder {name!r} returned vectors of shape {vectors.shape}, expected {expected}")
+            raise StoreError(f"encoder {quote(name)} returned vectors of shape {vectors.shape}, expected {expected}")
         finite = np.isfinite(vectors).all(axis=1)
         for one in (decoded[i] for i in np.flatnonzero(~finite)):
             skipped.append(_skipped(one.item, "the encoder returned NaN or infinite values", one.digest))
@@ -274,7 +283,7 @@ class _Run:
 
 def _digest(item: ImageItem) -> str | SkippedImage:
     try:
-        return content_hash(item.path)
+        return content_hash(item.path, item.box)
     except ImageProblem as problem:
         return _skipped(item, problem.reason)
 

@@ -20,6 +20,7 @@ from hcep._checks import Count, PositiveCount, convert_record, parse_json
 from hcep._files import write_bytes
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.embeddings.vectors import MANIFEST, MAX_DIMS, StoreError
+from hcep.errors import quote
 
 FORMAT, VERSION = "hcep-embedding-store", 1
 #: A larger manifest is refused unread; a million skipped images take about 0.3 GB.
@@ -115,9 +116,10 @@ class Manifest(Struct, frozen=True):
         """Refuse vectors of another encoder, length or precision than those in `folder`."""
         if encoder.fingerprint != self.fingerprint:
             raise StoreError(
-                f"the vectors in {str(folder)!r} come from encoder {self.encoder.name!r} (fingerprint "
-                f"{self.fingerprint[:12]}), not from {encoder.name!r} ({(encoder.fingerprint or 'unknown')[:12]}); "
-                "a store holds vectors of one encoder: use the same encoder, or another store"
+                f"the vectors in {str(folder)!r} come from encoder {quote(self.encoder.name)} (fingerprint "
+                f"{self.fingerprint[:12]}), not from {quote(encoder.name)} "
+                f"({(encoder.fingerprint or 'unknown')[:12]}); a store holds vectors of one encoder: use the same "
+                "encoder, or another store"
             )
         if (self.n_dims, self.dtype) != (n_dims, dtype):
             raise StoreError(
@@ -188,12 +190,14 @@ def parse_manifest(content: bytes, path: object) -> Manifest:
         raise StoreError(f'{str(path)!r} is not an embedding store: expected a JSON object with "format": "{FORMAT}"')
     if data.get("version") != VERSION:
         raise StoreError(
-            f"{str(path)!r} is of version {data.get('version')!r}; this release reads version {VERSION}: upgrade hcep"
+            f"{str(path)!r} is of version {quote(data.get('version'))}; this release reads version {VERSION}: upgrade "
+            "hcep"
         )
     manifest = convert_record(data, Manifest, f"{str(path)!r} is damaged", StoreError)
     if data.get("n_images") != manifest.n_images:
         raise StoreError(
-            f"{str(path)!r} is damaged: n_images is {data.get('n_images')!r}, its shards hold {manifest.n_images:,}"
+            f"{str(path)!r} is damaged: n_images is {quote(data.get('n_images'))}, its shards hold "
+            f"{manifest.n_images:,}"
         )
     return manifest
 
@@ -214,7 +218,7 @@ def shard_schema(manifest: Manifest) -> pa.Schema:
     element = pa.field("element", pa.from_numpy_dtype(np.dtype(manifest.dtype)), nullable=False)
     fields = [pa.field(name, kind, nullable=name not in _ALWAYS) for name, kind in IMAGE_COLUMNS.items()]
     vector = pa.field(VECTOR, pa.list_(element, manifest.n_dims), nullable=False)
-    return pa.schema([*fields, vector], metadata={_FINGERPRINT: manifest.fingerprint.encode()})
+    return pa.schema([*fields, vector], metadata={_FINGERPRINT: manifest.fingerprint.encode(errors="backslashreplace")})
 
 
 def shard_table(manifest: Manifest, columns: dict[str, Sequence[Any]], vectors: NDArray[Any]) -> pa.Table:

@@ -17,6 +17,7 @@ from hcep.embeddings.protocol import EncoderRecord
 from hcep.embeddings.store import manifest as disk
 from hcep.embeddings.store.manifest import Manifest, ShardRecord, SkippedImage, StoredDtype
 from hcep.embeddings.vectors import MANIFEST, Embeddings, StoreError
+from hcep.errors import quote
 
 logger = logging.getLogger(__name__)
 
@@ -77,11 +78,11 @@ class StoreWriter:
         bad = np.flatnonzero(~np.isfinite(stored).all(axis=1))
         if len(bad) and np.isfinite(vectors[bad[0]]).all():
             raise StoreError(
-                f"the vector of {items[bad[0]].id!r} reaches {np.abs(vectors[bad[0]]).max():g}, more than "
+                f"the vector of {quote(items[bad[0]].id)} reaches {np.abs(vectors[bad[0]]).max():g}, more than "
                 f'{self.manifest.dtype} can hold; encode into a new store with dtype="float32"'
             )
         if len(bad):
-            raise StoreError(f"the vector of {items[bad[0]].id!r} has NaN or infinite values")
+            raise StoreError(f"the vector of {quote(items[bad[0]].id)} has NaN or infinite values")
         self._pending.append((items, stored, hashes, skipped))
 
     def flush(self) -> None:
@@ -220,7 +221,7 @@ def _begin(folder: Path, empty: Manifest, resume: bool) -> Manifest:
     there = (folder / MANIFEST).exists()
     foreign = sorted(name for name in os.listdir(folder) if disk.shard_number(name) >= 0 and not there)
     if foreign:
-        raise StoreError(f"{str(folder)!r} holds {foreign[0]!r} but no {MANIFEST}: give another folder")
+        raise StoreError(f"{str(folder)!r} holds {quote(foreign[0])} but no {MANIFEST}: give another folder")
     if there and not resume:
         try:  # a manifest that is whole and not a store's is not overwritten; a damaged one may be
             disk.read_manifest(folder)
