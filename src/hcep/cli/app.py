@@ -15,10 +15,11 @@ from typing import Annotated
 import typer
 
 from hcep import __version__
-from hcep._files import remove_unfinished
+from hcep._files import not_writable, remove_unfinished
 from hcep.cli.console import Console, escape, say
 from hcep.cli.help import Command, group
 from hcep.cli.options import option, with_ray_address
+from hcep.embeddings.encoders.hub import ALLOW_DOWNLOAD
 from hcep.errors import HCEPError, MissingExtraError
 
 ABOUT = "Classify images and explain every answer by a rooted path of concepts (animal → mammal → cat)."
@@ -26,15 +27,15 @@ ABOUT = "Classify images and explain every answer by a rooted path of concepts (
 COMMANDS = {
     "Explain photos": ("demo", "explain", "correct", "serve"),
     "Make a model": ("data", "encode", "fit", "open"),
-    "Use and check a model": ("predict", "rollup", "evaluate", "audit", "interpret", "info"),
+    "Use and check a model": ("predict", "rollup", "evaluate", "audit", "interpret", "export", "info"),
     "Hierarchies": ("induce",),
 }
 #: Groups of commands: their help, their panel, and their commands by module.
 GROUPS: dict[str, tuple[str, str, dict[str, tuple[str, ...]]]] = {
     "model": (
-        "Add images and classes, edit the tree, calibrate; every change can be undone.",
+        "Learn from corrections, add images and classes, edit the tree, calibrate, undo; push and pull models.",
         "Use and check a model",
-        {"model": ("add", "edit", "calibrate", "undo")},
+        {"model": ("learn", "add", "edit", "calibrate", "undo", "push", "pull")},
     ),
     "hierarchy": (
         "Show, convert, check, edit and compare hierarchies.",
@@ -44,11 +45,11 @@ GROUPS: dict[str, tuple[str, str, dict[str, tuple[str, ...]]]] = {
 }
 #: What to do next, for `hcep` without a command.
 NEXT = """\
-hcep demo                                        see it work on the bundled sample
-hcep explain photo.jpg                           explain a photo with ImageNet's classes
-hcep fit photos/ --hierarchy tree.csv -o model/  fit a model to your own photos and classes
-hcep explain model/ photo.jpg                    explain a photo with that model
-hcep --help                                      list all commands"""
+hcep demo                                          see it on nine photos
+hcep explain photo.jpg --where --html report.html  explain a photo of yours
+hcep fit photos/ --hierarchy tree.csv -o model/    learn from photos/CLASS/*.jpg
+hcep explain model/ photo.jpg                      explain with that model
+hcep --help                                        list all commands"""
 
 app = group(ABOUT, name="hcep", no_args_is_help=False, invoke_without_command=True)
 for panel, names in COMMANDS.items():
@@ -73,6 +74,7 @@ def root(
     context: typer.Context,
     version: Annotated[bool, option("Show the version.", "--version", callback=_show_version, is_eager=True)] = False,
     debug: Annotated[bool, option("Show the traceback of an error.", "--debug")] = False,
+    allow_download: Annotated[bool, option("Fetch an encoder that only a model names.", "--allow-download")] = False,
 ) -> None:
     """Classify images and explain every answer by a rooted path of concepts (animal → mammal → cat)."""
     if context.invoked_subcommand is None:
@@ -82,11 +84,13 @@ def root(
 def main() -> None:
     """Run the command line.
 
-    An error in the input is one line on standard error and exit code 2. Any other error is a bug: one line says so and
-    how to report it, and the exit code is 70. ``--debug`` shows the traceback of either.
+    An error in the input is one line on standard error and exit code 2, or 1 if an output cannot be written. Any other
+    error is a bug: one line says so and how to report it, and the exit code is 70. ``--debug`` shows the traceback.
     """
     debug = "--debug" in sys.argv[1:]
-    sys.argv[1:] = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    if "--allow-download" in sys.argv[1:]:
+        os.environ[ALLOW_DOWNLOAD] = "1"  # also for other threads and processes
+    sys.argv[1:] = [argument for argument in sys.argv[1:] if argument not in ("--debug", "--allow-download")]
     answer_interrupts()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -104,7 +108,7 @@ def main() -> None:
 def _describe(error: Exception) -> tuple[int, str]:
     """The exit code and the one-line message of an error."""
     if isinstance(error, HCEPError | MissingExtraError | OSError):
-        return 2, " ".join(str(error).split()) or type(error).__name__
+        return 1 if not_writable(error) else 2, " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, MemoryError):
         return 2, "there is not enough memory; pass fewer images at a time"
     where = traceback.extract_tb(error.__traceback__)[-1]

@@ -15,11 +15,11 @@ from hcep._files import write_text
 from hcep.cli.help import command_path
 from hcep.cli.old_names import OPTIONS, refuse_old_option
 from hcep.cli.options import more
-from hcep.errors import HCEPError, near_matches
+from hcep.errors import HCEPError, near_matches, quote
 
 #: The options of a run, written beside its output.
 RESOLVED = "hcep-config.toml"
-MAX_BYTES = 1_000_000
+MAX_BYTES, MAX_LINE = 1_000_000, 30_000
 
 
 def _read_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -28,11 +28,16 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
         return path
     try:
         is_small = path.stat().st_size <= MAX_BYTES and path.is_file()
-        table = tomllib.loads(path.read_text(encoding="utf-8")) if is_small else None
+        text = path.read_text(encoding="utf-8") if is_small else ""
+        longest = max(map(len, text.splitlines()), default=0)
+        # The time and memory of a key with many dots grow with the square of their number.
+        table = tomllib.loads(text) if is_small and longest <= MAX_LINE else None
     except OSError as error:
         raise HCEPError(f"--config: cannot read {str(path)!r}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise HCEPError(f"--config: {str(path)!r} is not TOML: {error}") from None
+    if longest > MAX_LINE:
+        raise HCEPError(f"--config: {str(path)!r} has a line of {longest:,} characters, more than {MAX_LINE:,}")
     if table is None:
         raise HCEPError(f"--config: {str(path)!r} is not a file of at most {MAX_BYTES:,} bytes")
     context.default_map = {**(context.default_map or {}), **_values(context, table, path)}
@@ -59,7 +64,7 @@ def _named(context: typer.Context, table: dict[str, Any], path: Path) -> dict[st
         if key.replace("-", "_") not in known:
             refuse_old_option(command, f"--{key}")
             near = near_matches(key, [name.replace("_", "-") for name in known])
-            raise HCEPError(f"--config: unknown key {key!r} in {path.name}.{near}")
+            raise HCEPError(f"--config: unknown key {quote(key)} in {path.name}.{near}")
         name = known[key.replace("-", "_")]
         if isinstance(value, dict):  # [fit.parameter] anchor = 0.3
             value = [f"{part}={_text(one)}" for part, one in value.items()]

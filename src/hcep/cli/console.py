@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import rich.console
 import rich.markup
 import typer
+from rich.color import Color
+from rich.style import Style
 from rich.table import Table
+from rich.text import Text
 from rich.tree import Tree
 
 from hcep import explain
 from hcep._checks import escape_terminal
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 Texts = Sequence[str]
 
@@ -70,10 +77,23 @@ def verdict(one: explain.Answer, path: bool = False) -> str:
     return line + escape(one.line().removeprefix(one.summary())) if path else line
 
 
+def half_blocks(picture: Image, indent: int = 0) -> Text:
+    """A small picture in characters: each is a half-block with one pixel above another."""
+    text, pixels = Text(), np.asarray(picture.convert("RGB")).tolist()
+    for upper, lower in zip(pixels[::2], pixels[1::2], strict=False):
+        text.append(" " * indent)
+        for above, below in zip(upper, lower, strict=True):
+            text.append("▀", Style(color=Color.from_rgb(*above), bgcolor=Color.from_rgb(*below)))
+        text.append("\n")
+    text.rstrip()
+    return text
+
+
 def path_tree(answer: explain.Answer) -> Tree:
-    """The path as a rich tree: each concept with its coefficient and its share of the image, its meaning below."""
+    """The path as a rich tree: each concept with its coefficient and its share of the evidence, its meaning below."""
     from hcep.explain.answer import percent
 
+    explained = sum(step.share for step in answer.path) or 1.0
     branch = tree = Tree(f"[dim]{escape(answer.root)}[/]", guide_style="dim")
     for step in answer.path:
         merged = f" [dim]({escape(', '.join(step.merged))})[/]" if step.merged else ""
@@ -81,6 +101,6 @@ def path_tree(answer: explain.Answer) -> Tree:
         colour = "red" if step.coefficient < 0 else "default"
         branch = branch.add(
             f"[bold]{escape(step.name)}[/]  [{colour}]{step.coefficient:+.2f}[/]  "
-            f"[cyan]{percent(step.share)} of the image[/]{merged}{meaning}"
+            f"[cyan]{percent(step.share / explained)} of the evidence[/]{merged}{meaning}"
         )
     return tree

@@ -16,6 +16,8 @@ def correct(
     images: opt.Images,
     *,
     label: opt.Class = None,
+    none: Annotated[bool, option("The images are of none of the model's classes.", "--none")] = False,
+    under: opt.Under = None,
     force: opt.Force = None,
     forbid: opt.Forbid = None,
     undo: Annotated[bool, option("Undo the last correction of each image.", "--undo")] = False,
@@ -26,16 +28,22 @@ def correct(
 ) -> None:
     """Record corrections of answers in a file that other commands take with --corrections.
 
-    --class gives the right class, or a concept above it if nobody can tell the class; --force and --forbid give right
-    and wrong concepts. A photo is recognised by its content, so it may be moved and renamed. Concepts are ids, names or
-    synonyms of the model's hierarchy; give the model folder first if it is not the built-in model.
+    --class gives the right class, or a concept above it if nobody can tell the class; with --under it may be a new
+    class. --none says that no class is right, --forbid which concepts are wrong, and --force which ones are right. A
+    photo is recognised by its content, so it may be moved and renamed. Concepts are ids, names or synonyms of the
+    model's hierarchy; give the model folder first if it is not the built-in model. `hcep model learn` teaches
+    corrections to a model.
     """
     from hcep.explain.corrections import Corrections, image_hash
     from hcep.explain.finding import find_images
     from hcep.models.opening import builtin_model
 
-    if undo == bool(label or force or forbid):
-        raise HCEPError("give what is right or wrong (--class, --force, --forbid), or --undo")
+    if undo == bool(label or none or force or forbid):
+        raise HCEPError("give what is right or wrong (--class, --none, --force, --forbid), or --undo")
+    if none and (label or force or forbid):
+        raise HCEPError("--none says that no class is right; give it without --class, --force and --forbid")
+    if under is not None and label is None:
+        raise HCEPError("--under is for a new class; give its name with --class")
     model, images = model_and_images(model, images)
     hierarchy = (builtin_model() if model is None else models.read_model(model)).path_model.hierarchy
     file = Corrections(corrections, hierarchy, missing=True, lenient=True)
@@ -45,7 +53,8 @@ def correct(
             raise HCEPError(f"{str(photo)!r} has no correction in {str(corrections)!r}")
     name = who if who is not None else getpass.getuser()
     for photo, image in hashes.items():
-        request: dict[str, Any] = {"force": force or (), "forbid": forbid or (), "label": label, "undo": undo}
+        request: dict[str, Any] = {"label": label, "none": none, "under": under, "undo": undo}
+        request |= {"force": force or (), "forbid": forbid or ()}
         file.add(image, **request, file=str(photo), who=name, why=why)
     n = len(hashes)
     whose = model or "ImageNet, the built-in model; for your own: hcep correct MODEL PHOTO"

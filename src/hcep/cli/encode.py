@@ -55,6 +55,7 @@ def encode(
     """
     from hcep.datasets.encoding import copy_notes, folder_notes, tree_notes
     from hcep.embeddings.encoders import DEFAULT
+    from hcep.embeddings.images import not_used
     from hcep.ray.places import is_url
 
     listing: dict[str, Any] = {
@@ -78,7 +79,9 @@ def encode(
             say(f"stopped; {output} has the images encoded so far, run the same command again to resume", err=True)
             raise typer.Exit(130) from None
         save_resolved(context, output)
-        show_notes([*folder_notes(dataset), *copy_notes(embeddings.EmbeddingStore(output))])
+        left_out = not_used([reason for _, reason in dataset.unused], len(dataset) + len(dataset.unused))
+        notes = [*folder_notes(dataset), *copy_notes(embeddings.EmbeddingStore(output)), left_out]
+        show_notes(filter(None, notes))
         tree = hierarchy and datasets.find_hierarchy(hierarchy, **opt.reader_options(options))
         show_notes(tree_notes(dataset.labels, tree) if tree else ())
     layout = getattr(dataset, "layout", "folder")

@@ -20,8 +20,6 @@ from hcep.errors import HCEPError
 from hcep.evaluate.table import Score, ScoreTable
 
 FORMATS = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
-#: Scores of each class.
-OF_CLASS = ("accuracy", "support_precision", "support_recall")
 #: A terminal narrower than this gets means without intervals.
 WIDE = 120
 #: Titles of metrics, if they differ from their names.
@@ -31,6 +29,7 @@ TITLES = {
     "n_unlabelled": "unlabelled images, not scored",
     "mistake_tree_distance": "mistakes: steps to the truth",
     "mistake_lca_height": "mistakes: height they share",
+    "answer_distance": "all answers: steps to the truth",
     "support_precision": "concepts named that are right",
     "support_recall": "right concepts that are named",
     "support_f1": "these two as one (F1)",
@@ -74,7 +73,8 @@ def evaluate(
 
     The split `val` is used if there is one. Scores come with 95 % bootstrap intervals; docs/metrics.md defines them.
     --compare prints one table with paired tests against the model: † differs significantly; bold is the best, and what
-    is not significantly worse. --output writes the scores or the table: .md, .tex, .csv or .json.
+    is not significantly worse. `--compare decoders` adds what `hcep predict --decode` would answer from the same
+    probabilities. --output writes the scores or the table: .md, .tex, .csv or .json.
     """
     from hcep.evaluate.model_scores import Evaluation, evaluate_model
 
@@ -174,7 +174,8 @@ def _print_scores(facts: dict[str, Any], table: ScoreTable | None) -> None:
         console.print(f"\n[dim]{escape(facts['data'])}: {escape(note)}[/]", highlight=False)
     if facts["classes"] is not None:
         rows = [
-            (r["class"], r["name"], f"{r['n_images']:,}", *(f"{r[m]:.3f}" for m in OF_CLASS)) for r in facts["classes"]
+            (label, name, f"{n_images:,}", *(f"{mean:.3f}" for mean in means))
+            for label, name, n_images, *means in (row.values() for row in facts["classes"])
         ]
         console.print(table_of(("class", "name", "images", "accuracy", "precision", "recall"), rows, n_left=2))
     if facts.get("interventions"):

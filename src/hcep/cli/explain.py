@@ -18,7 +18,7 @@ from hcep.cli import options as opt
 from hcep.cli.config import Config
 from hcep.cli.console import Console, escape, path_tree, say, tell, verdict
 from hcep.cli.options import more, option
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quote
 from hcep.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def explain(
     only: opt.Only = None,
     sure: opt.Sure = 0.9,
     rank: opt.Rank = None,
+    group: opt.Group = None,
     html: Annotated[Path | None, option("Write an HTML report with the photos.", "--html FILE")] = None,
     where: Annotated[bool, option("Map where in the photo each concept is.", "--where")] = False,
     where_png: Annotated[Path | None, option("Write the maps as one PNG, a row per photo.", "--where-png FILE")] = None,
@@ -65,20 +66,22 @@ def explain(
     from hcep.explain.finding import find_images, refuse_no_images
 
     model, images = model_and_images(model, images)
-    files = find_images(images)
+    unused: list[tuple[str, str]] = []
+    files = find_images(images, unused)
     refuse_no_images(files)
     for path, flag in ((html, "--html"), (where_png, "--where-png")):
         refuse_existing(path, overwrite, flag)
     if where_png is not None and len(files) > MAX_STRIPS:
         raise HCEPError(f"--where-png: {len(files):,} photos are too many for one picture; use --where with --html")
-    from hcep.classify.hedging import held_out_levels
+    from hcep.datasets.layouts.table import group_values
+    from hcep.embeddings.images import not_used
     from hcep.explain.answer import Answers
     from hcep.explain.corrections import read_corrections
     from hcep.explain.photos import ExplainOptions, answer_batches
-    from hcep.explain.possible import VOID, read_possible
+    from hcep.explain.possible import promise_note, read_possible
 
     if objects not in (None, "auto") and not (objects.isdigit() and int(objects) > 0):
-        raise HCEPError(f"--objects: expected a number of objects or `auto`, got {objects!r}")
+        raise HCEPError(f"--objects: expected a number of objects or `auto`, got {quote(objects)}")
     from hcep.models.opening import builtin_model  # here, so that errors above come before anything is loaded
 
     opened = builtin_model() if model is None else models.read_model(model)
@@ -90,8 +93,9 @@ def explain(
     drawn = html is not None or where_png is not None
     if where and not drawn and not as_json:
         tell("the maps are drawn in a report (--html FILE) or a picture (--where-png FILE)")
-    if only is not None and held_out_levels(opened.path_model) is not None:
-        tell(VOID)
+    possible = None if only is None else read_possible(only, hierarchy, tell)
+    if note := promise_note(opened.path_model, sure, possible, group is not None):
+        tell("nothing is promised about paths that are forced" if force or forbid else note)
     options = ExplainOptions(
         where=where or where_png is not None,
         n_best=n_best or 3,
@@ -104,9 +108,11 @@ def explain(
         why_not=why_not or (),
         force=force or (),
         forbid=forbid or (),
-        only=() if only is None else read_possible(only, hierarchy, tell),
+        only=() if possible is None else possible,
+        groups=None if group is None else group_values(None, group, files).tolist(),
         corrections=read_corrections(corrections, hierarchy, tell),
-        progress=not as_json and not sys.stdout.isatty(),  # lines on a terminal are progress enough
+        # Lines on a terminal are progress enough, unless they wait for the training photos of a report.
+        progress=not as_json and (html is not None or not sys.stdout.isatty()),
     )
     batches = answer_batches(files, opened, options, answers.skipped)
     each = _each(batches, change or [], answers, drawn)
@@ -116,8 +122,9 @@ def explain(
         n_answers = _print(each, tree, n_best is not None, hierarchy, files=len(files) > 1)
     if html is not None:
         by_label = list(opened.images_by_label().items())[:REPORTED_LABELS]
-        rows = [("Label above the classes", "Training images"), *by_label] if by_label else []
-        write_text(html, explaining.report.photo_report(answers, rows=rows))
+        rows = [("label", "training images"), *((label, str(n)) for label, n in by_label)]
+        tables = [explaining.report.ReportTable("Labels above the classes", "", rows)] if by_label else []
+        write_text(html, explaining.report.photo_report(answers, tables=tables))
     if where_png is not None and answers:
         from hcep.explain.map_drawing import stacked
 
@@ -126,6 +133,9 @@ def explain(
     for what, path in (("report", html), ("maps", where_png if answers else None)):
         if path is not None and not as_json:
             Console().print(f"{what}: [bold]{escape(str(path))}[/]", soft_wrap=True)
+    left_out = not_used([reason for _, reason in (*unused, *answers.skipped)], len(unused) + len(files))
+    if left_out:
+        tell(left_out)
     if not n_answers:
         raise typer.Exit(1)
 
@@ -194,7 +204,7 @@ def _above(one: explaining.Answer, h: Hierarchy) -> Iterator[str]:
     if one.correction is not None:
         yield f"[bold]{escape(one.correction.summary())}[/]"
     for what, names in (("with", one.force), ("without", one.forbid)):
-        if names:
+        if names and one.correction is None:
             concepts = ", ".join(h.name(h.find(name)) for name in names)
             yield f"[dim]as requested, {what} {escape(concepts)}[/]"
     for part in one.objects if len(one.objects) > 1 else ():
@@ -202,10 +212,13 @@ def _above(one: explaining.Answer, h: Hierarchy) -> Iterator[str]:
 
 
 def _below(one: explaining.Answer, all_rivals: bool) -> Iterator[str]:
-    """Lines below the path: other classes it may be, similar photos, why it is not another class."""
+    """Lines below the path: its name or its look, other classes it may be, similar photos, why not another class."""
     from hcep.explain.answer import percent
 
+    if one.by_name is not None:
+        yield f"[dim]{one.views()}[/]"
     if all_rivals:
+        yield from (f"[dim]also by {escape(route)}[/]" for route in one.other_routes())
         for rival in one.rivals:
             yield f"[dim]or {escape(rival.name)}, {percent(rival.probability)} ({escape(rival.trail())})[/]"
     if one.nearest:

@@ -14,7 +14,7 @@ from hcep.cli import options as opt
 from hcep.cli.config import Config, save_resolved
 from hcep.cli.console import Console, escape, say_json, tell
 from hcep.cli.options import more, option
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, counted, quote
 from hcep.hierarchy import Hierarchy
 
 #: Parameters of the published head.
@@ -51,8 +51,9 @@ def fit(
         more("Write the likeliest class of each image labelled above the classes (.csv).", "--say-coarse FILE"),
     ] = None,
     from_text: Annotated[bool, more("Make classes from their names (needs a text encoder).", "--from-text")] = False,
+    vocabulary: opt.Vocabulary = None,
     unlabelled: Annotated[
-        Path | None, more("Unlabelled images or embeddings, for --from-text.", "--unlabelled DATA")
+        Path | None, more("Unlabelled images or embeddings, if classes have texts and no images.", "--unlabelled DATA")
     ] = None,
     template: opt.Template = None,
     ray: opt.Ray = None,
@@ -65,31 +66,28 @@ def fit(
     coarse (below, own or drop: what a label above classes means), unlabelled (ignore or use); see docs/defaults.md.
     """
     from hcep.explain.corrections import read_corrections
-    from hcep.models.fit_data import fit_data, hierarchy_above
+    from hcep.models.fit_data import fit_data, hierarchy_above, texts_by_encoder, texts_in_files
 
+    if output.is_file():
+        raise HCEPError(f"--output: {str(output)!r} is a file; give a folder")
     if (output / "model.json").exists() and not overwrite:
         how = "pass --overwrite to replace it, or give another name"
         raise HCEPError(f"--output: there is already a model at {str(output)!r}; {how}")
     _refuse_say_coarse(say_coarse, overwrite, data, hierarchy, labels, corrections)
     reading = opt.reader_options(options)
-    if not from_text and (unlabelled or template):
-        raise HCEPError("--unlabelled and --template have no effect without --from-text")
-    if from_text:
+    _refuse_text_options(from_text, vocabulary, unlabelled, template, data, hierarchy, encoder, images)
+    tower = embeddings.load_encoder(encoder, preprocessing=preprocessing) if from_text and encoder else None
+    texts = texts_in_files(vocabulary, tell) if vocabulary else None
+    if tower is not None:
+        texts = texts_by_encoder(tower, template, _definitions)
+    if data is None and texts is not None:
         if say_coarse is not None:
-            raise HCEPError("--say-coarse has no effect on --from-text, which has no images with such labels")
-        if images is not None:
-            raise HCEPError("--images has no effect on --from-text; unlabelled images are now: --unlabelled DATA")
-        if hierarchy is None or encoder is None:
-            raise HCEPError("--from-text needs --hierarchy, whose leaves are the classes, and an --encoder for text")
-        tree = datasets.find_hierarchy(hierarchy, on_note=tell, **reading)
-        if tree is None:
-            raise HCEPError("--from-text: a flat hierarchy has no classes; give a file or `imagenet`")
-        name = opt.parameters(parameter, also=("name",)).get("name")
-        _fit_text(output, tree.collapse(), encoder, unlabelled, data, as_json, templates=template, name=name)
+            raise HCEPError("--say-coarse has no effect without labelled images: give DATA")
+        _fit_names(output, hierarchy, reading, texts, tower, unlabelled, as_json, parameter)
         save_resolved(context, output)
         return
     if data is None:
-        raise HCEPError("DATA is missing: give embeddings or a folder of photos, or use --from-text")
+        raise HCEPError("DATA is missing: give embeddings or a folder of photos, or use --from-text or --vocabulary")
     parameters = _parameters(parameter, paper)
     several_objects = parameters.pop("several_objects", False)
     replaced = [file for file in REPLACED if (output / file).is_file()]
@@ -97,7 +95,8 @@ def fit(
         from hcep.classify.coarse_counts import coarse_lines
         from hcep.ray.fitting import fit_model as fit_on_cluster
 
-        opt.refuse_with_ray(context, "paper", "corrections", "say_coarse", "images", "encoder", "vectors", "labels")
+        others = ("images", "encoder", "vectors", "labels", "vocabulary", "from_text")
+        opt.refuse_with_ray(context, "paper", "corrections", "say_coarse", *others)
         if several_objects:
             raise HCEPError("-P several_objects=true is not supported with --ray")
         where = {"address": ray, "progress": not as_json}
@@ -112,8 +111,9 @@ def fit(
             hierarchy,
             reading=reading,
             split=split,
-            encoder=encoder,
+            encoder=tower or encoder,
             preprocessing=preprocessing,
+            texts=texts,
             columns=opt.columns(vectors, labels),
             photos=images,
             corrections=read_corrections(corrections, None, tell),
@@ -145,11 +145,13 @@ def _parameters(texts: list[str] | None, paper: bool) -> dict[str, Any]:
     """The parameters of the classifier; those of the published head become that head."""
     parameters = opt.parameters(texts, classify.HCEPClassifier, also=(*HEAD, "name", "several_objects"))
     if not isinstance(parameters.get("several_objects", False), bool):
-        raise HCEPError(f"--parameter several_objects: expected true or false, got {parameters['several_objects']!r}")
+        raise HCEPError(
+            f"--parameter several_objects: expected true or false, got {quote(parameters['several_objects'])}"
+        )
     for name in ("anchor", "shrinkage", "power"):
         value, words = parameters.get(name), ("auto", "none") if name == "shrinkage" else ("auto",)
         if isinstance(value, str) and value not in words:
-            raise HCEPError(f"--parameter {name}: expected {' or '.join(words)} or a number, got {value!r}")
+            raise HCEPError(f"--parameter {name}: expected {' or '.join(words)} or a number, got {quote(value)}")
     of_head = {name: parameters.pop(name) for name in HEAD if name in parameters}
     head = parameters.get("head", "adamw" if paper else None)
     if of_head and head != "adamw":
@@ -157,51 +159,101 @@ def _parameters(texts: list[str] | None, paper: bool) -> dict[str, Any]:
     return parameters | ({"head": classify.AdamWHead(**of_head)} if of_head else {})
 
 
-def _fit_text(
-    output: Path, tree: Hierarchy, encoder: str, images: Path | None, data: Path | None, as_json: bool, **words: Any
+def _refuse_text_options(
+    from_text: bool,
+    vocabulary: list[Path] | None,
+    unlabelled: Path | None,
+    template: list[str] | None,
+    data: Path | None,
+    hierarchy: str | None,
+    encoder: str | None,
+    images: Path | None,
 ) -> None:
-    """Fit a model to the names of the hierarchy's leaves, save it and print what was made."""
-    from hcep.datasets.encoding import embeddings_of
-    from hcep.dictionary.from_text import TEMPLATES
-    from hcep.models.fitting import fit_text_model
+    """Refuse options about texts that have no effect, and texts that have no source, before any work."""
+    from hcep.embeddings.texts import HOW, is_embedded, text_place
+
+    if template and not from_text:
+        raise HCEPError("--template has no effect without --from-text")
+    if unlabelled and not (from_text or vocabulary):
+        raise HCEPError("--unlabelled has no effect without --from-text or --vocabulary")
+    if unlabelled is not None and data is not None:
+        raise HCEPError("--unlabelled has no effect beside DATA, whose labelled images say more; leave it out")
+    if from_text and vocabulary:
+        raise HCEPError("--from-text encodes names, and --vocabulary has their vectors already: leave one of them out")
+    if from_text and (hierarchy is None or encoder is None):
+        raise HCEPError("--from-text needs --hierarchy, whose leaves are the classes, and an --encoder for text")
+    if from_text and hierarchy == "flat":
+        raise HCEPError("--from-text: a flat hierarchy has no classes; give a file or `imagenet`")
+    if images is not None and data is None:
+        raise HCEPError("--images has no effect without DATA; unlabelled images are now: --unlabelled DATA")
+    for place in vocabulary or ():
+        if not is_embedded(place):
+            raise HCEPError(f"--vocabulary: {str(place)!r} has no vectors; give embedded texts, or --from-text")
+        file, array, _ = text_place(place)
+        if data is not None and array is None and file.resolve() == data.resolve():
+            raise HCEPError(f"--vocabulary: {str(place)!r} is DATA, whose vectors are of images; {HOW}")
+
+
+def _definitions(tree: Hierarchy) -> dict[str, str]:
     from hcep.taxonomy.naming.phrases import wordnet_words
 
-    unlabelled, labelled = (
-        None if one is None else embeddings_of(one, encoder=encoder, progress=not as_json, on_labels=check)
-        for one, check in ((images, None), (data, lambda y: [tree.leaf_of(label) for label in y.tolist()]))
-    )
-    words |= {"templates": words["templates"] or TEMPLATES, "descriptions": wordnet_words(tree)[0]}
-    tower = embeddings.load_encoder(encoder)
-    made = fit_text_model(tree, tower, output, images=unlabelled, labelled=labelled, **words)
+    return wordnet_words(tree)[0]
+
+
+def _fit_names(
+    output: Path,
+    hierarchy: str | None,
+    reading: dict[str, Any],
+    texts: Any,
+    tower: embeddings.Encoder | None,
+    unlabelled: Path | None,
+    as_json: bool,
+    parameter: list[str] | None,
+) -> None:
+    """Fit a model to texts of classes without labelled images, save it and print what was made."""
+    from hcep.datasets.encoding import embeddings_of
+    from hcep.models.fitting import fit_text_model
+
+    if hierarchy is None:
+        raise HCEPError("--vocabulary without DATA needs --hierarchy, whose leaves are the classes, or `flat`")
+    tree = datasets.find_hierarchy(hierarchy, on_note=tell, **reading)
+    name = opt.parameters(parameter, also=("name",)).get("name")
+    by_concept = texts(tree)
+    images = None if unlabelled is None else embeddings_of(unlabelled, encoder=tower, progress=not as_json)
+    made = fit_text_model(tree, by_concept, output, encoder=tower, images=images, name=name)
     if as_json:
-        numbers = {key: getattr(made, key) for key in ("weight", "temperature", "n_text_only", "gap")}
-        # JSON has neither infinity nor NaN.
-        plain = {key: value if np.isfinite(value) else None for key, value in numbers.items()}
-        say_json({"model": output, "n_classes": len(tree.leaves), **plain})
+        facts = {"words": 1.0, "temperature": made.temperature_, "n_text_only": len(made.classes_)}
+        say_json({"model": output, "n_classes": len(made.classes_), **facts})
         return
-    seen = len(tree.leaves) - made.n_text_only
-    mixed = f", {seen:,} of them also from images (weight of the text {made.weight:g})" if seen else ""
-    gap = "" if images is None and data is None else f"; removed a gap of {made.gap:.2f} between texts and images"
     Console(soft_wrap=True).print(
-        f"[bold]{escape(str(output))}[/]: {len(tree.leaves):,} classes from their names{mixed}{gap}\n"
-        f"Try: hcep explain {escape(str(output))} IMAGE"
+        f"[bold]{escape(str(output))}[/]: {len(made.classes_):,} classes from their names\n"
+        f"Try: hcep {escape(_next_command(output, tower is not None, unlabelled))}"
     )
+
+
+def _next_command(output: Path, has_encoder: bool, data: Path | None) -> str:
+    return f"explain {output} IMAGE" if has_encoder else f"predict {output} {data or 'DATA'} -o predictions.csv"
 
 
 def _show(output: Path, data: Path, model: classify.HCEPClassifier, as_json: bool) -> None:
+    from hcep.explain.answer import percent
+
     saved = models.read_model(output)
     metrics, n_images = saved.training.metrics, saved.training.n_images
+    words, n_text_only = model.words_, int(np.sum(model.images_per_class_ == 0))
     if model.hierarchy is not None and model.hierarchy_.depth == 1:
         columns = "are the columns of the hierarchy parent, child?"
         tell(f"every class hangs from the root, so paths have one step; {columns}", "warning")
     if as_json:
         facts = {"model": str(output), "n_images": n_images, "n_classes": len(model.classes_)}
+        facts |= {} if words is None else {"words": words.share, "n_text_only": n_text_only}
         say_json(facts | {"anchor": model.anchor_, "shrinkage": model.shrinkage_, "metrics": metrics})
         return
-    hint = f"explain {output} IMAGE" if saved.encoder else f"predict {output} {data} -o predictions.csv"
+    without = f"; {counted(n_text_only, 'class')} without images" if n_text_only else ""
+    evidence = "" if words is None else f"Words count for {percent(words.share)} of the evidence{without}\n"
     Console(soft_wrap=True).print(
         f"[bold]{escape(str(output))}[/]: {n_images:,} images of {len(model.classes_):,} classes, "
         f"depth {model.hierarchy_.depth}, anchor {model.anchor_:g}, shrinkage {model.shrinkage_}, "
-        f"power {model.power_:g}; training accuracy {metrics['training accuracy']:.3f}\n"
-        f"Try: hcep {escape(hint)}"
+        f"power {model.power_:g}; training accuracy {metrics['training accuracy']:.3f}\n{evidence}"
+        f"Try: hcep {escape(_next_command(output, saved.encoder is not None, data))}"
     )

@@ -21,6 +21,15 @@ EXAMPLES = Path(__file__).with_name("examples.txt")
 N_EXAMPLES = 3
 #: Fewer rarely used options than these are shown at once.
 N_HIDDEN = 3
+#: The options of the main commands that `--help` shows, so that it fits on a screen.
+MAIN = {
+    "explain": ("where", "html", "why_not", "force", "forbid", "sure", "tree", "json"),
+    "fit": ("output", "hierarchy", "encoder", "split", "overwrite"),
+    "evaluate": ("split", "compare", "by_class", "output"),
+    "predict": ("output", "decode", "sure", "only", "split"),
+    "rollup": ("hierarchy", "sure", "labels", "output"),
+    "serve": ("store", "host", "port"),
+}
 
 
 def command_path(context: Any) -> str:
@@ -33,7 +42,7 @@ def command_path(context: Any) -> str:
 
 
 class Command(TyperCommand):
-    """A command whose `--help` shows the common options and `--help-all` every option."""
+    """A command whose `--help` shows the common options and `--help-all` every option and the whole description."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta["hcep.everything"] = "--help-all" in args
@@ -47,11 +56,16 @@ class Command(TyperCommand):
         everything = ctx.meta.get("hcep.everything", False)
         shown, path = copy(self), f"hcep {command_path(ctx)}"
         common = [p for p in self.params if getattr(p, "rich_help_panel", None) != MORE]
+        main = MAIN.get(command_path(ctx))
+        if main is not None:
+            common = [p for p in common if p.param_type_name == "argument" or p.opts[0][2:].replace("-", "_") in main]
         if not everything and len(self.params) - len(common) >= N_HIDDEN:
             shown.params = common
         n_more = len(self.params) - len(shown.params)
         # Paragraphs, without the line breaks of the source; brackets in them are no markup.
-        shown.help = rich.markup.escape(re.sub(r"(?<!\n)\n(?!\n)", " ", self.help or ""))
+        paragraphs = (self.help or "").split("\n\n")[: None if everything or main is None else 1]
+        shown.help = rich.markup.escape("\n\n".join(" ".join(text.split("\n")) for text in paragraphs))
+        shown.add_help_option = everything
         TyperCommand.format_help(shown, ctx, formatter)
         # Not as typer's epilog, whose line breaks depend on typer's version.
         Console(highlight=False, soft_wrap=True).print(epilog(path, n_more, None if everything else N_EXAMPLES))

@@ -11,6 +11,7 @@ from hcep.cli.console import say, say_json, show_notes
 from hcep.cli.options import argument, option
 from hcep.errors import HCEPError
 from hcep.hierarchy import Hierarchy, write_hierarchy
+from hcep.hierarchy.edges import refuse_many_paths
 from hcep.hierarchy.files import branch, in_words
 from hcep.hierarchy.formats import find_format
 from hcep.hierarchy.formats.writing import graph_loss
@@ -42,6 +43,8 @@ def show(
     hierarchy = read(tree, options, described=not as_json)
     hierarchy = hierarchy.collapse() if collapse else hierarchy
     parts = [_part(hierarchy, one) for one in concept] if concept else [hierarchy]
+    for part in parts:
+        refuse_many_paths(part)
     if as_json:
         say_json(_record(parts[0]) if len(parts) == 1 else list(map(_record, parts)))
         return

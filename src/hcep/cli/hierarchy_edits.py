@@ -52,10 +52,10 @@ def lint(
     """Check a hierarchy, alone or against labelled images, and repair what can be repaired safely.
 
     Finds cycles, self-loops, orphans, several roots, chains, shortcuts, repeated and similar names, uneven depth, and
-    classes that are missing, extra or inner concepts. With --data it also finds concepts whose cone or atom is off, and
-    children nearer to another parent, with the effect of moving them on held-out images. Nothing is written without
-    --output or --in-place. --collapse includes --fix. The exit code is 1 while there are errors. Parameters: n_images
-    (named in a finding), max_moves (that are measured).
+    classes that are missing, extra or inner concepts. With --data it also finds concepts whose photos look unlike the
+    others of their parent, or more like another parent, with the effect of a move on held-out images; images with a
+    coarse label are left out. Nothing is written without --output or --in-place. --collapse includes --fix. The exit
+    code is 1 while there are errors. Parameters: n_images (named in a finding), max_moves (that are measured).
     """
     repairing = fix or collapse or fix_moves > 0
     if fix_moves and data is None:
@@ -182,9 +182,9 @@ def report(
     shown_findings = [finding for finding in findings if finding not in useless]
     if useless and hierarchy is not None:
         many = counted(len({finding.synsets[0] for finding in useless}), "concept")
-        text = f"{many} nearer to another parent in this encoder's space, without a clear gain"
+        text = f"{many} with photos that look more like another parent; moving them has no clear gain"
         named = ([repr(hierarchy.name(s)) for s in f.synsets] for f in useless)
-        near = tuple(f"{child} to {other} than to {own}" for child, own, other in named)
+        near = tuple(f"{child} more like {other} than {own}" for child, own, other in named)
         shown_findings.append(Finding("note", "nearer-parent; --json has the numbers", text, (), examples=near))
     for finding in shown_findings:
         where = f"{finding.code}: {quoted(finding.synsets, 3)}" if finding.synsets else finding.code

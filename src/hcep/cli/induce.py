@@ -167,11 +167,12 @@ def _chat(model: str | None, base_url: str | None, prices: Any = None, **options
 
 
 def _vocabulary(paths: list[Path], encoder: str | None, template: str, n_dims: int) -> tuple[tuple[str, ...], Any]:
-    """Phrases and their embeddings: of an .npz, or of texts that the encoder embeds."""
-    from hcep.taxonomy.naming.phrases import embed_phrases, read_embedded_phrases, read_phrases
+    """Phrases and their embeddings: of a file, or of texts that the encoder embeds."""
+    from hcep.embeddings.texts import is_embedded, read_text_vectors
+    from hcep.taxonomy.naming.phrases import embed_phrases, read_phrases
 
-    if len(paths) == 1 and paths[0].suffix == ".npz":
-        return read_embedded_phrases(paths[0], n_dims)
+    if len(paths) == 1 and is_embedded(paths[0]):
+        return read_text_vectors(paths[0], n_dims)[:2]
     if encoder is None:
         raise HCEPError("--vocabulary: a text file needs --encoder, one with a text tower, to embed its phrases")
     phrases = tuple(phrase for path in paths for phrase in read_phrases(path))

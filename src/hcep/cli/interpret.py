@@ -49,7 +49,7 @@ def interpret(
     A step leads from a concept to a narrower one. Words come from a vocabulary, from WordNet or from a language model;
     images from labelled DATA, which needs no text encoder. Without any of these, the saved descriptions or WordNet's
     definitions are shown. --output writes the table: .md, .tex or .txt. Parameters: center (subtract the mean of the
-    phrases), rounds (answers to ask for per step).
+    phrases; the default from 100 phrases on), rounds (answers to ask for per step).
     """
     from hcep.taxonomy import naming
 

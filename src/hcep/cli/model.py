@@ -11,8 +11,8 @@ import numpy as np
 from hcep import classify, embeddings, models, taxonomy
 from hcep.cli import options as opt
 from hcep.cli.console import say, show_notes, tell
-from hcep.cli.options import option
-from hcep.errors import HCEPError
+from hcep.cli.options import argument, option
+from hcep.errors import HCEPError, quote
 from hcep.taxonomy.edits import Edit, parse_edits
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ def add(
     data: opt.Data,
     *,
     label: opt.Class = None,
-    under: Annotated[str | None, option("Concept above the new class (default: the root).", "--under CONCEPT")] = None,
+    under: opt.Under = None,
+    vocabulary: opt.Vocabulary = None,
     parameter: opt.Parameter = None,
     split: opt.Split = None,
     encoder: opt.Encoder = None,
@@ -33,18 +34,21 @@ def add(
 ) -> None:
     """Add labelled images to the classes of a model; with --class, add a new class.
 
-    A new class takes the images with its label, or all images if none has that label. Images with a label above classes
-    teach the classes below it. Parameters, which the model keeps: coarse (below, own, drop), unlabelled (ignore, use).
+    A new class takes the images with its label, or all images if none has that label, and is below the root without
+    --under. In a model of words and pictures it also takes the texts with its label from --vocabulary. Images with a
+    label above classes teach the classes below it. Parameters, which the model keeps: coarse (below, own, drop),
+    unlabelled (ignore, use).
     """
     from hcep.models.model_encoder import own_labels
 
     parameters = opt.parameters(parameter, also=("coarse", "unlabelled"))
     reading: dict[str, Any] = {"encoder": encoder, **opt.columns(vectors, labels)}
     if label is not None:
-        _add_class(model, data, label, under, split, parameters, **reading)
+        _add_class(model, data, label, under, split, parameters, vocabulary, **reading)
         return
-    if under is not None:
-        raise HCEPError("--under needs the label of a new class: pass --class as well")
+    if under is not None or vocabulary:
+        flag = "--vocabulary" if under is None else "--under"
+        raise HCEPError(f"{flag} needs the label of a new class: pass --class as well")
     images, before = _read(model, data, split, own_classes=True, **reading), models.read_model(model)
     classes = set(map(str, before.classes.tolist()))
     n_above = sum(label not in classes for label in images.y.tolist())
@@ -76,20 +80,27 @@ def _add_class(
     parent: str | None,
     split: str | None,
     parameters: dict[str, Any],
+    vocabulary: list[Path] | None,
     **reading: Any,
 ) -> None:
-    """Add a class from its images; its place is checked before anything is encoded."""
+    """Add a class from its images and texts; its place and texts are checked before anything is encoded."""
+    from hcep.embeddings.texts import texts_of_class
+
     before = models.read_model(model).classifier.set_params(**parameters)
     own = int(name) if before.classes_.dtype.kind in "iu" and name.isdigit() else name
     above = before.place_of_class(own, parent)
+    if (before.words_ is None) != (vocabulary is None):
+        need = "the model has no texts; leave it out" if vocabulary else f"give a file with a text of {quote(name)}"
+        raise HCEPError(f"--vocabulary: {need}")
+    text = texts_of_class(vocabulary, name, before.dictionary_.n_dims) if vocabulary else None
     images = _read(model, data, split, **reading)
     known = None if images.labels is None else np.asarray(images.labels, dtype=object)
     X = images.X if known is None or name not in known else images.X[known == name]
-    what = f"added class {name!r} under {parent or 'the root'!r} from {len(X):,} images"
-    _change(model, what, lambda fitted: fitted.set_params(**parameters).add_class(own, parent, X))
+    what = f"added class {quote(name)} under {quote(parent or 'the root')} from {len(X):,} images"
+    _change(model, what, lambda fitted: fitted.set_params(**parameters).add_class(own, parent, X, text))
     if above in map(str, before.classes_.tolist()):
-        shown = f"an image that is {above!r} but not {name!r} is still answered with {above!r}"
-        tell(f"{above!r} is a class, and now also a group: {shown}; `hcep model undo {model}` undoes this")
+        shown = f"an image that is {quote(above)} but not {quote(name)} is still answered with {quote(above)}"
+        tell(f"{quote(above)} is a class, and now also a group: {shown}; `hcep model undo {model}` undoes this")
 
 
 def edit(
@@ -125,13 +136,13 @@ def _model_edit(edit: Edit) -> tuple[str, Callable[[Any], Any]]:
         if edit.from_parent is not None:
             raise HCEPError("--move: a concept of a model leaves all of its parents; give CONCEPT:NEW")
         concept, parent = edit.synset, edit.to_parent
-        return f"moved {concept!r} under {parent!r}", lambda fitted: fitted.move(concept, parent)
+        return f"moved {quote(concept)} under {quote(parent)}", lambda fitted: fitted.move(concept, parent)
     if isinstance(edit, taxonomy.Rename):
         concept, name = edit.synset, edit.name
-        return f"renamed {concept!r} {name!r}", lambda fitted: fitted.rename(concept, name)
+        return f"renamed {quote(concept)} {quote(name)}", lambda fitted: fitted.rename(concept, name)
     assert isinstance(edit, taxonomy.Remove)
     label = edit.synset
-    return f"removed class {label!r}", lambda fitted: fitted.remove_class(own_labels(fitted, np.array([label]))[0])
+    return f"removed class {quote(label)}", lambda fitted: fitted.remove_class(own_labels(fitted, np.array([label]))[0])
 
 
 def calibrate(
@@ -140,37 +151,123 @@ def calibrate(
     *,
     split: opt.Split = None,
     encoder: opt.Encoder = None,
+    only: opt.Only = None,
+    group: opt.Group = None,
     vectors: opt.Vectors = None,
     labels: opt.Labels = None,
 ) -> None:
     """Calibrate a model on labelled images it was not fitted on.
 
     Held-out images turn the estimate of --sure into a promise, and tell unknown classes. The split `val` is used if
-    there is one. Training images, and images that are labelled above the classes, are ignored.
+    there is one. Training images, and images that are labelled above the classes, are ignored. With --only or --group,
+    the promise holds for answers with the same list, or for groups of photos.
     """
+    from hcep.classify.right_level import SURE
+    from hcep.datasets.layouts.table import group_values
+    from hcep.evaluate.model_scores import training_images
     from hcep.explain.neighbours import fitted_on
+    from hcep.explain.possible import Possible, promise_note, read_possible
     from hcep.models.model_encoder import own_labels
 
     reading = {"encoder": encoder, **opt.columns(vectors, labels)}
     images = _read(model, data, split, default_split="val", own_classes=True, **reading)
     used = ~fitted_on(models.read_model(model), images.hashes)
-    if not used.any():
-        raise HCEPError(f"{images.source}: all {len(used):,} images are training images of the model; give others")
+    # A file of embeddings has no hashes: what is known is that the model was fitted on the file, or on a part of it.
+    if not used.any() or (used.all() and training_images(models.read_model(model), images)):
+        these = "some or all of the" if used.all() else f"all {len(used):,}"
+        raise HCEPError(f"{images.source}: {these} images are training images of the model; give others (--split)")
     if not used.all():
         tell(f"{(~used).sum():,} of {len(used):,} images are training images of the model and are ignored")
     X, y = images.X[used], images.y[used]
     exact = np.isin(y, models.read_model(model).classes.astype(str))
     if not exact.all():
         tell(f"{(~exact).sum():,} of {len(exact):,} images are not labelled with a class and cannot be used")
+    options: dict[str, Any] = {}
+    if group is not None:
+        options["groups"] = group_values(data, group, images.image_ids.tolist())[used].tolist()
+    if only is not None:
+        options["only"] = read_possible(only, models.read_model(model).hierarchy, tell).same_everywhere()
     what = f"calibrated on {exact.sum():,} images of {images.source}"
-    _change(model, what, lambda fitted: fitted.calibrate(X, own_labels(fitted, y)), keep_metrics=True)
+    if group is not None:
+        what += f", in {len(set(options['groups'])):,} groups"
+    if only is not None:
+        what += f", with the list {only.name}"
+
+    def change(fitted: classify.HCEPClassifier) -> None:
+        fitted.calibrate(X, own_labels(fitted, y), **options)
+
+    calibrated = _change(model, what, change, keep_metrics=True).path_model()
+    note = promise_note(calibrated, SURE, Possible(options.get("only", ())), group is not None)
+    say(f"With --sure {SURE:g}: {note}")
+
+
+def learn(
+    model: opt.Model,
+    corrections: Annotated[Path, argument("Corrections file (see `hcep correct`).", metavar="CORRECTIONS")],
+    *,
+    data: opt.LabelledData = None,
+    encoder: opt.Encoder = None,
+    json_: opt.Json = False,
+) -> None:
+    """Learn from corrections, and measure the effect on photos that were not corrected.
+
+    Corrected photos are looked for in the model's training photos, in --data and where they were when they were
+    corrected. Labelled photos of --data that were neither corrected nor fitted on measure the effect. The model gets a
+    new version; `hcep model undo` goes back.
+    """
+    import msgspec
+
+    from hcep.evaluate.learning import learn as learn_corrections
+    from hcep.explain.corrections import read_corrections
+    from hcep.explain.photos import encode_files
+
+    saved = models.read_model(model)
+    file = read_corrections(corrections, saved.hierarchy, tell)
+    assert file is not None
+    sources = [] if data is None else [_read(model, data, None, encoder=encoder)]
+    learned = learn_corrections(model, file, sources, encode=lambda files: encode_files(files, saved, encoder))
+    if json_:
+        scores = {"before": learned.before, "after": learned.after}
+        figures = {name: one and {"accuracy": one[0], "calibration_error": one[1]} for name, one in scores.items()}
+        changed = [dict(zip(("photo", "before", "after"), row, strict=True)) for row in learned.changed]
+        record = {"what": learned.what, "notes": learned.notes, "n_photos": len(learned.ids), **figures}
+        say(msgspec.json.format(msgspec.json.encode({**record, "changed": changed})).decode())
+        return
+    say(f"{model}: {learned.what}; hcep model undo {model} goes back")
+    for line in learned.lines():
+        say(line)
 
 
 def undo(model: opt.Model) -> None:
     """Go back to the version before the last change; the newer one stays in `versions/`."""
     from hcep.models.saving import undo_change
 
-    say(f"{model}: undone: {undo_change(model).what}")
+    say(f"{model}: undid the last change: {undo_change(model).what}")
+
+
+Repository = Annotated[str, argument("Repository on the Hugging Face hub, such as someone/pets.", metavar="REPOSITORY")]
+
+
+def push(
+    model: opt.Model,
+    repository: Repository,
+    *,
+    private: Annotated[bool, option("Create the repository as a private one.", "--private")] = False,
+) -> None:
+    """Upload a model, with its model card, to the Hugging Face hub in one commit."""
+    say(models.push_model(model, repository, private=private or None))
+
+
+def pull(repository: Repository, *, output: opt.Output, overwrite: opt.Overwrite = False) -> None:
+    """Download a model from the Hugging Face hub to a folder."""
+    from hcep.models.folder import ModelFiles, write_folder
+
+    if output.exists() and not overwrite:
+        raise HCEPError(f"--output: {str(output)!r} exists already; pass --overwrite to replace it")
+    folder = models.download_model(repository)
+    n_classes, files = len(models.read_model(folder).classes), ModelFiles(folder)
+    write_folder(output, {name: files.read(name) for name in files.names})
+    say(f"{output}: {n_classes:,} classes")
 
 
 def _read(model: Path, data: Path, split: str | None, **options: Any) -> embeddings.Embeddings:

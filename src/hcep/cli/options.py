@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from inspect import signature
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
+from hcep._files import read_lines
 from hcep.cli.help import MORE
-from hcep.errors import HCEPError, near_matches
+from hcep.errors import HCEPError, near_matches, quote
 from hcep.taxonomy import llm
 
 
@@ -40,13 +41,15 @@ def argument(text: str, **settings: Any) -> Any:
 
 
 Names = list[str] | None
-_DATA = "Photos in a folder, or embeddings: a store, .npy, .npz, .parquet, .csv or .pt file, a Hugging Face dataset."
+_DATA = (
+    "Photos in a folder or listed by a tool (docs/tools.md), or embeddings in a store, file or Hugging Face dataset."
+)
 Data = Annotated[Path, argument(_DATA, metavar="DATA")]
 OptionalData = Annotated[Path | None, argument(_DATA, metavar="DATA")]
 Model = Annotated[Path, argument("Model folder made by `hcep fit`.", metavar="MODEL")]
 Images = Annotated[
     list[str],
-    argument("Images, folders of images or globs; a model folder may come first.", metavar="IMAGES"),
+    argument("Images, folders, globs or boxes; a model folder may be first.", metavar="IMAGES"),
 ]
 Tree = Annotated[
     str,
@@ -98,7 +101,7 @@ Parameter = Annotated[
     Names, option("Parameter of the method (listed above). Repeatable.", "--parameter NAME=VALUE", "-P")
 ]
 Compare = Annotated[
-    Names, option("Method, model folder or `all` to compare with. Repeatable.", "--compare NAME|FOLDER")
+    Names, option("Method, model folder, `decoders` or `all` to compare with. Repeatable.", "--compare NAME|FOLDER")
 ]
 
 
@@ -112,7 +115,15 @@ Sure = Annotated[
     float,
     option("Answer with the most specific concept that is at least this likely.", "--sure SHARE", callback=_share),
 ]
+Decode = Annotated[
+    Literal["class", "distance", "f1", "sure"],
+    option("How to choose the answer: by class, distance, f1 or sure (default).", "--decode RULE", show_default=False),
+]
 Rank = Annotated[str | None, option("Answer at this rank (a level column's title) or above.", "--rank RANK")]
+Group = Annotated[
+    str | None,
+    more("One answer per burst or observation: a column, `folder`, or a table of ids and groups.", "--group NAME|FILE"),
+]
 NBest = Annotated[int | None, option("How many of the best to show.", "--n-best N", "-n", min=1)]
 Force = Annotated[Names, option("Concept that must be on the path. Repeatable.", "--force CONCEPT")]
 Forbid = Annotated[Names, option("Concept that must not be on the path. Repeatable.", "--forbid CONCEPT")]
@@ -121,6 +132,7 @@ Only = Annotated[
 ]
 Concept = Annotated[Names, option("Only this concept, by id or name. Repeatable.", "--concept CONCEPT")]
 Class = Annotated[str | None, option("Label of the class.", "--class LABEL")]
+Under = Annotated[str | None, option("Concept above a new class.", "--under CONCEPT")]
 
 # -- hierarchies -----------------------------------------------------------------------------------------------------
 
@@ -144,7 +156,8 @@ Rename = Annotated[Names, option("Give a concept another name.", "--rename CONCE
 Vocabulary = Annotated[
     list[Path] | None,
     option(
-        "Words or phrases, one per line, or an .npz of `phrases` and `embeddings`. Repeatable.", "--vocabulary FILE"
+        "Texts, one per line, or embedded texts: FILE or FILE:VECTORS,NAMES (.npz, .parquet, .csv). Repeatable.",
+        "--vocabulary FILE",
     ),
 ]
 Template = Annotated[Names, more("Template for names and phrases, such as 'a photo of {}'.", "--template TEXT")]
@@ -194,7 +207,7 @@ def pairs(texts: Iterable[str] | None, flag: str) -> dict[str, str]:
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not (name and equals):
-            raise HCEPError(f"{flag}: expected NAME=VALUE, got {text!r}")
+            raise HCEPError(f"{flag}: expected NAME=VALUE, got {quote(text)}")
         values[name.strip().replace("-", "_")] = value
     return values
 
@@ -214,7 +227,7 @@ def parameters(texts: Names, *functions: Callable[..., Any], also: Iterable[str]
     for name in values:
         if name not in allowed:
             close = near_matches(name, allowed) or f" The parameters are {', '.join(sorted(allowed))}."
-            raise HCEPError(f"--parameter: there is no parameter {name!r}.{close}")
+            raise HCEPError(f"--parameter: there is no parameter {quote(name)}.{close}")
     return {name: _value(text) for name, text in values.items()}
 
 
@@ -247,14 +260,10 @@ def reader_options(texts: Iterable[str] | None) -> dict[str, Any]:
         try:
             options[name] = value.split(",") if name in ("levels", "relationships") else numbers.get(name, str)(value)
         except ValueError:
-            raise HCEPError(f"--option: {name} must be a number, got {value!r}") from None
+            raise HCEPError(f"--option: {name} must be a number, got {quote(value)}") from None
     return options
 
 
 def lines_in(file: Path | None, flag: str = "--classes") -> list[str] | None:
     """The non-empty lines of a text file; None without a file."""
-    try:
-        return [line.strip() for line in file.read_text("utf-8-sig").splitlines() if line.strip()] if file else None
-    except UnicodeDecodeError as error:
-        message = f"{flag}: {str(file)!r} is not text in UTF-8 ({error}); expected one label per line"
-        raise HCEPError(message) from None
+    return None if file is None else read_lines(file, option=f"{flag}: ")

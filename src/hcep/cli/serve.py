@@ -11,8 +11,8 @@ from typing import Annotated, Any
 from hcep._checks import require
 from hcep.cli import options as opt
 from hcep.cli.console import say
-from hcep.cli.options import argument, option
-from hcep.errors import HCEPError
+from hcep.cli.options import argument, more, option
+from hcep.errors import HCEPError, quote
 
 #: The least and the largest value of each parameter.
 BOUNDS = {
@@ -25,7 +25,10 @@ BOUNDS = {
 
 
 def serve(
-    model: Annotated[Path | None, argument("Model folder (default: ImageNet's classes).", metavar="MODEL")] = None,
+    model: Annotated[
+        Path | None,
+        argument("Folder of a model, project or photos (default: ImageNet's classes).", metavar="MODEL|PROJECT"),
+    ] = None,
     *,
     store: opt.Store = None,
     compare: opt.Compare = None,
@@ -36,30 +39,46 @@ def serve(
     browser: Annotated[bool, option("Open a browser.", "--browser/--no-browser")] = True,
     corrections: opt.Corrections = None,
     encoder: opt.Encoder = None,
+    ssl_certfile: Annotated[Path | None, more("Certificate for https.", "--ssl-certfile FILE")] = None,
+    ssl_keyfile: Annotated[Path | None, more("Key of the certificate.", "--ssl-keyfile FILE")] = None,
     parameter: opt.Parameter = None,
 ) -> None:
     """Open the explorer in a browser (also serves a JSON API).
 
-    --compare takes one other model folder. Corrections are kept in the model's folder, or in the user's data folder for
-    the built-in model. Parameters: megabytes and megapixels (of one photo), photos (that are remembered), queue
-    (requests that may wait), batch (photos that are encoded together).
+    A project is a folder with photos, a tree, a model and corrections. A new or empty folder becomes one: choose
+    photos, paste a tree and fit a model in the browser. The project of a folder that only has photos is kept in its
+    subfolder hcep-project. --compare takes one other model folder. Corrections are kept in
+    the folder of the model or project, or in the user's data folder for the built-in model. Parameters: megabytes and
+    megapixels (of one photo), photos (that are remembered), queue (requests that may wait), batch (photos that are
+    encoded together).
     """
     if len(compare or ()) > 1:
         raise HCEPError(f"--compare: hcep serve compares with one other model, got {len(compare or ())}")
+    if ssl_keyfile is not None and ssl_certfile is None:
+        raise HCEPError("--ssl-keyfile: also give the certificate with --ssl-certfile")
+    for file in (ssl_certfile, ssl_keyfile):
+        if file is not None and not file.is_file():
+            raise HCEPError(f"{str(file)!r}: there is no such file")
     bounded = _bounded(opt.parameters(parameter, also=BOUNDS))
     uvicorn = require("uvicorn", "web", "hcep serve")
     require("nicegui", "web", "hcep serve")
     listening = _listen(host, port)
     from hcep.web import create_app
     from hcep.web.engine import Engine, Limits
-    from hcep.web.security import LOOPBACK, PatientProtocol
+    from hcep.web.project import Project
+    from hcep.web.security import LOOPBACK, MAX_CONNECTIONS, MAX_MESSAGE, PatientProtocol
 
     is_local = host in LOOPBACK | {"::1"}
     token = None if is_local else secrets.token_urlsafe(24)
     other = Path(compare[0]) if compare else None
-    engine = Engine(model, store, corrections=corrections, encoder=encoder, limits=Limits(**bounded), other=other)
+    project = None if model is None or (model / "model.json").exists() else Project(model)
+    sources: dict[str, Any] = {"corrections": corrections, "encoder": encoder, "other": other, "project": project}
+    engine = Engine(None if project is not None else model, store, limits=Limits(**bounded), **sources)
     name = f"[{host}]" if ":" in host else socket.gethostname() if host == "0.0.0.0" else host
-    address = f"http://{name}:{listening.getsockname()[1]}/" + (f"?token={token}" if token else "")
+    port, query = listening.getsockname()[1], f"?token={token}" if token else ""
+    scheme = "http" if ssl_certfile is None else "https"
+    page = "" if project is None or project.has_model else "project"
+    address = f"{scheme}://{name}:{port}/{page}{query}"
     say(f"corrections are kept in {engine.corrections_file}")
     say(f"open {address} (press Ctrl-C to stop)")
     config = uvicorn.Config(
@@ -68,14 +87,16 @@ def serve(
         log_level="warning",
         access_log=False,  # addresses contain names of photos, and at first the token
         server_header=False,
-        limit_concurrency=500,
+        limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=10,
+        ws_max_size=MAX_MESSAGE,
+        ssl_certfile=None if ssl_certfile is None else str(ssl_certfile),
+        ssl_keyfile=None if ssl_keyfile is None else str(ssl_keyfile),
     )
     if browser:
         threading.Timer(1.0, webbrowser.open, [address]).start()
-    signal.set_wakeup_fd(
-        -1
-    )  # an interrupt lets running requests finish first, which may take longer than in other commands
+    # An interrupt lets running requests finish first, which may take longer than in other commands.
+    signal.set_wakeup_fd(-1)
     uvicorn.Server(config).run([listening])
 
 
@@ -84,7 +105,7 @@ def _bounded(parameters: dict[str, Any]) -> dict[str, Any]:
     for name, value in parameters.items():
         low, high = BOUNDS[name]
         if not (isinstance(value, int | float) and low <= value <= high):
-            raise HCEPError(f"--parameter {name}: expected a number from {low:g} to {high:g}, got {value!r}")
+            raise HCEPError(f"--parameter {name}: expected a number from {low:g} to {high:g}, got {quote(value)}")
     return parameters
 
 

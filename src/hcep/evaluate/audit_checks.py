@@ -120,14 +120,20 @@ class Subject:
     @cached_property
     def judged(self) -> NDArray[np.bool_]:
         """Mask of the images that coverage is measured on: all of them if the model is calibrated, otherwise half."""
-        return np.asarray(self._order >= (0 if self.model.path_model().held_out else len(self.y) // 2))
+        return np.asarray(self._order >= (0 if self._calibration is not None else len(self.y) // 2))
+
+    @property
+    def _calibration(self) -> HeldOutScores | None:
+        """The model's own held-out scores, unless they are about groups of photos or a list of possible classes."""
+        held = self.model.path_model().held_out
+        return None if held is None or held.only or held.by_group else held
 
     @cached_property
     def held(self) -> HeldOutScores:
         """The held-out scores that set the threshold for coverage."""
         model = self.model.path_model()
-        if model.held_out is not None:
-            return model.held_out
+        if self._calibration is not None:
+            return self._calibration
         rows = np.flatnonzero(self._order < min(len(self.y) // 2, MOST_HELD_OUT))
         X = self.X.select(rows=rows).to_numpy(np.float32) if isinstance(self.X, EmbeddingStore) else self.X[rows]
         return held_out_scores(model, self.model.infer(X, explained=True), np.searchsorted(model.classes, self.y[rows]))
@@ -175,7 +181,7 @@ class Block:
         """Confidence; for judged images also whether the answer covers the truth, and whether they seem unknown."""
         model, judged = self.model.path_model(), self.subject.judged[self.rows] & ~self.of_calibration
         calibrated = replace(model, held_out=self.subject.held)
-        synsets, _ = right_levels(calibrated, self.inference, self.subject.sure)
+        synsets = right_levels(calibrated, self.inference, self.subject.sure).synsets
         covered = model.levels.is_below(np.searchsorted(model.classes, self.y), synsets)
         alarms = unknown_scores(model, self.inference) > self.subject.held.quantile("unknown", 0.05)
         of_judged = {name: np.where(judged, facts, np.nan) for name, facts in (("covered", covered), ("alarm", alarms))}
@@ -196,8 +202,11 @@ class Block:
 
 
 def raw_images(transform: EmbeddingTransform, x: Floats) -> Floats:
-    """Invert a transform; if it normalises embeddings, their length is lost."""
-    out: NDArray[Any] = x[:, : x.shape[1] - transform.n_constants] / transform.scale
+    """Invert a transform; if it normalises embeddings, their length is lost.
+
+    If there is a block for words beside that for pictures, it is ignored.
+    """
+    out: NDArray[Any] = x[:, : transform.n_dims(x.shape[1])] / (transform.scale or transform.words)
     if transform.whitener is not None:
         out = np.linalg.solve(transform.whitener.T, out.T).T
     out = out if transform.mean is None else out + transform.mean

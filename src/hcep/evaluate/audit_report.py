@@ -1,7 +1,7 @@
 """The audit of a model: all checks and what they mean together, as JSON and as an HTML page; what `hcep audit` does."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,23 @@ from hcep._checks import render_html, rounded
 from hcep.classify import HCEPClassifier
 from hcep.classify.base import as_labels
 from hcep.classify.coarse import read_labels
-from hcep.datasets.layouts.table import read_columns
-from hcep.embeddings import EmbeddingStore
-from hcep.errors import HCEPError, counted, near_matches
+from hcep.datasets.layouts.table import group_values
+from hcep.embeddings import Embeddings, EmbeddingStore
+from hcep.errors import HCEPError, counted, quote
 from hcep.evaluate.audit_checks import Check, Subject, run_checks
 from hcep.evaluate.drawing import write_figures
+from hcep.evaluate.model_scores import training_images
 from hcep.explain.neighbours import fitted_on
 from hcep.models.fitting import IN_MEMORY
-from hcep.models.loading import read_model
+from hcep.models.loading import SavedModel, read_model
 from hcep.models.model_encoder import embeddings_for, own_labels
 
+#: The share of training images among those of an audit from which on it concludes nothing.
+FEW_FITTED = 0.02
+NOTHING_CONCLUDED = (
+    "Nothing is concluded from this audit: it used images that the model was fitted on. Audit the model on labelled "
+    "images that it has not seen."
+)
 WORDS = {True: "passed", False: "failed", None: "open"}
 #: What the model can be used for if all of some checks pass, and what it must not be used for if one of them fails.
 MEANING = {
@@ -55,7 +62,8 @@ class Audit:
     """The results of all checks of a model; `name` is that of the model.
 
     `n_images` counts the images that were used, which are labelled with a class; `n_coarse` are labelled above the
-    classes, and `n_unlabelled` with the root.
+    classes, and `n_unlabelled` with the root. `n_fitted` of the images are training images of the model: if they are
+    more than a few, no check is decided. `warnings` are all sentences about the data, as the terminal shows them.
     """
 
     name: str
@@ -65,6 +73,13 @@ class Audit:
     checks: tuple[Check, ...]
     n_coarse: int = 0
     n_unlabelled: int = 0
+    n_fitted: int = 0
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def is_void(self) -> bool:
+        """Whether so many images are training images that nothing can be concluded."""
+        return self.n_fitted > FEW_FITTED * (self.n_images + self.n_coarse + self.n_unlabelled)
 
     @property
     def failed(self) -> tuple[str, ...]:
@@ -74,6 +89,8 @@ class Audit:
     @property
     def sentences(self) -> tuple[str, ...]:
         """What the model can and cannot be used for."""
+        if self.is_void:
+            return (NOTHING_CONCLUDED,)
         by_name = {check.name: check for check in self.checks}
         sentences = [f"It is right on {self.accuracy:.1%} of {self.n_images:,} images of {self.n_classes:,} classes."]
         if n_others := self.n_coarse + self.n_unlabelled:
@@ -93,7 +110,8 @@ class Audit:
 
     def to_json(self) -> str:
         """Return everything as one JSON object."""
-        document = {**asdict(self), "failed": self.failed, "sentences": self.sentences}
+        first = {"warnings": self.warnings, "sentences": self.sentences}
+        document = {**first, **asdict(self), **first, "failed": self.failed}
         return msgspec.json.format(msgspec.json.encode(document, enc_hook=float), indent=2).decode()
 
     def to_html(self) -> str:
@@ -131,7 +149,7 @@ def audit(
     truths = read_labels(labels, model.hierarchy_, classes=model.classes_.tolist())
     unknown = {str(labels[i]) for i in np.flatnonzero(truths.unknown)}
     if unknown:
-        raise HCEPError(f"y: {len(unknown):,} labels are not classes of the model, such as {min(unknown)!r}")
+        raise HCEPError(f"y: {len(unknown):,} labels are not classes of the model, such as {quote(min(unknown))}")
     image_groups = None if groups is None else np.asarray(groups)
     if image_groups is not None and len(image_groups) != len(labels):
         raise HCEPError(f"groups must have one value for each of {len(labels):,} images; got {len(image_groups):,}")
@@ -185,37 +203,43 @@ def audit_model(
     classifier = saved.classifier
     reading |= {"progress": progress, "in_memory": IN_MEMORY if figures is None else None}
     test = embeddings_for(saved, data, split, default_split="val", **reading)
-    for note in test.notes:
-        on_note(note)
-    if n := int(fitted_on(saved, test.hashes).sum()):
-        on_note(f"{n:,} of {len(test.y):,} images are training images of the model; it may do worse on new ones")
+    warnings: list[str] = []
+
+    def note(sentence: str) -> None:
+        warnings.append(sentence)
+        on_note(sentence)
+
+    n_fitted = _n_fitted(saved, test)
+    if is_void := n_fitted > FEW_FITTED * len(test.y):
+        note(NOTHING_CONCLUDED)
+    if n_fitted:
+        note(f"{n_fitted:,} of {len(test.y):,} images are training images of the model; it may do worse on new ones")
+    for sentence in test.notes:
+        note(sentence)
     train = None
     if split != train_split:
         try:
             controls = embeddings_for(saved, data, train_split, **reading)
             train = controls.X, own_labels(classifier, controls.y)
         except HCEPError as error:
-            on_note(f"no controls are fitted: {error}")
+            note(f"no controls are fitted: {error}")
     y = own_labels(classifier, test.y)
-    values = None if by is None else group_values(groups or data, by, test.image_ids)
+    values = (
+        None if by is None else group_values(groups or data, by, test.image_ids.tolist(), "--by", missing="unknown")
+    )
     options: dict[str, Any] = {"sure": sure, "name": str(model), "progress": progress}
-    report = audit(classifier, test.X, y, train=train, groups=values, **options)
+    report = replace(audit(classifier, test.X, y, train=train, groups=values, **options), n_fitted=n_fitted)
+    if is_void:
+        report = replace(report, checks=tuple(replace(check, passed=None) for check in report.checks))
+    report = replace(report, warnings=tuple(warnings))
     if figures is not None:
         write_figures(figures, classifier, *exact_images(classifier, test.X, y)[:2])
     return report
 
 
-def group_values(table: Path, column: str, ids: NDArray[Any]) -> NDArray[Any]:
-    """The column of a table for each image, matched by the column `id`, or by row if there is no such column."""
-    if table.suffix not in (".csv", ".parquet"):
-        raise HCEPError(f"--by {column}: give the table that has this column with --groups (.csv or .parquet)")
-    columns = read_columns(table)
-    if column not in columns:
-        raise HCEPError(f"--by: {table} has no column {column!r}.{near_matches(column, columns)}")
-    values = list(map(str, columns[column]))
-    if "id" not in columns:
-        if len(values) != len(ids):
-            raise HCEPError(f"--groups: {table} has {len(values):,} rows for {len(ids):,} images and no column `id`")
-        return np.array(values)
-    by_id = dict(zip(map(str, columns["id"]), values, strict=True))
-    return np.array([by_id.get(str(i), "unknown") for i in ids.tolist()])
+def _n_fitted(saved: SavedModel, test: Embeddings) -> int:
+    """How many images a model was fitted on: by their hashes, or else because they are the data that it names."""
+    n_fitted = int(fitted_on(saved, test.hashes).sum())
+    if n_fitted or not training_images(saved, test):
+        return n_fitted
+    return min(len(test.y), saved.training.n_images or len(test.y))

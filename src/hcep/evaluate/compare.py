@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep.errors import HCEPError, near_matches
+from hcep.errors import HCEPError, near_matches, quote
 from hcep.evaluate import statistics as stats
 from hcep.evaluate.image_scores import ImageScores
 from hcep.evaluate.table import Score, ScoreTable, metric_of
@@ -100,9 +100,9 @@ def _checked(scores: Mapping[str, ImageScores], reference: str | None, columns: 
             _ = first[column]
     for other, theirs in others:
         if theirs.labels != first.labels:
-            raise HCEPError(f"{name!r} and {other!r} were not scored on the same images in the same order")
+            raise HCEPError(f"{quote(name)} and {quote(other)} were not scored on the same images in the same order")
     if reference is not None and reference not in scores:
-        raise HCEPError(f"reference: there is no method {reference!r}.{near_matches(reference, scores)}")
+        raise HCEPError(f"reference: there is no method {quote(reference)}.{near_matches(reference, scores)}")
     return 0 if reference is None else list(scores).index(reference)
 
 

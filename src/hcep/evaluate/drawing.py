@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep._checks import render_html
-from hcep._files import replacing, write_text
+from hcep._files import write_bytes, write_text
 from hcep.evaluate.statistics import Floats, risk_coverage
 from hcep.evaluate.truths import as_labels
 from hcep.hierarchy import Hierarchy
@@ -111,11 +112,11 @@ def write_figures(folder: str | PathLike[str], model: Any, X: ArrayLike, y: Arra
     drawn["Mistakes"] = draw_mistakes(truth, predicted, h)
     drawn["Risk and coverage"] = draw_risk_coverage({"model": risk_coverage(sure, predicted == truth)})
     drawn["Levels corrected"] = draw_interventions(intervention_curve(model, X, y))
-    folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{title.lower().replace(' ', '-')}.{ending}" for title in drawn for ending in ("pdf", "png")]
     for path, figure in zip(paths, (figure for figure in drawn.values() for _ in range(2)), strict=True):
-        with replacing(path) as partial:
-            figure.savefig(partial, dpi=150, format=path.suffix[1:])
+        drawing = BytesIO()  # as matplotlib hides the error of a full disk behind another
+        figure.savefig(drawing, dpi=150, format=path.suffix[1:])
+        write_bytes(path, drawing.getbuffer())
     for title, by_concept in values.items():
         paths.append(folder / f"{title.lower().replace(' ', '-')}.html")
         write_text(paths[-1], icicle_page(h, by_concept, title))

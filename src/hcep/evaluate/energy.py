@@ -51,11 +51,11 @@ def atom_order(result: Any, depth: int) -> NDArray[np.int32]:
         tree = hierarchy.path_tree
         distinct, index = np.unique(result.nodes, return_inverse=True)
         nodes = tree.ancestors()[distinct]
-        found = np.where(nodes >= 0, tree.edge[nodes], -1)[index]
+        atoms = np.where(nodes >= 0, tree.edge[nodes], -1)[index]
     else:
-        found = np.asarray(result.selected)[:, :depth]
-    order = np.full((len(found), depth), -1, dtype=np.int32)
-    order[:, : found.shape[1]] = found
+        atoms = np.asarray(result.selected)[:, :depth]
+    order = np.full((len(atoms), depth), -1, dtype=np.int32)
+    order[:, : atoms.shape[1]] = atoms
     return order
 
 

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hcep.classify import hedging
+from hcep.classify.decoding import DECODERS
 from hcep.errors import HCEPError, MissingExtraError, quoted
 from hcep.evaluate.compare import RunningScores, compare_scores
 from hcep.evaluate.image_scores import ImageScores, score_images
@@ -59,10 +61,10 @@ class Graded:
         return {**row, "fit_seconds": self.fit_seconds, "evaluate_seconds": self.seconds}
 
     def speed(self, X: ArrayLike, repeats: int = 3) -> float:
-        """Return the images searched per second, the median of some repeats."""
+        """Return the images per second from embeddings to classes, the median of some repeats."""
         images = np.asarray(X)
         many = np.tile(images, (-(-N_TIMED // len(images)), 1))
-        return len(many) / median(timed(lambda: self.estimator.pursue(many))[1] for _ in range(repeats))
+        return len(many) / median(timed(lambda: self.estimator.predict(many))[1] for _ in range(repeats))
 
 
 def evaluate_method(estimator: Any, X: ArrayLike, y: ArrayLike, *, top_k: Sequence[int] = (1, 5)) -> ImageScores:
@@ -171,6 +173,30 @@ def grade_methods(
         messages = dict.fromkeys(str(warning.message) for warning in caught)
         graded[label] = replace(one, warnings=tuple(messages))
     return graded
+
+
+def grade_decoders(label: str, graded: Graded, y: ArrayLike, limits: PathLimits | None = None) -> dict[str, Graded]:
+    """Score what each other decoder answers from the probabilities of a graded model (see `hcep.classify.decoding`).
+
+    The support is the path to the answer; no answer is the root, which has no path.
+
+    Parameters
+    ----------
+    label : of the model, which starts the labels of the decoders
+    graded : an `HCEPClassifier` that `grade` has scored, with its most probable classes as answers
+    y : (n_images,) labels; see `score_images`
+    limits : the limits that its images were searched with
+    """
+    model, h = graded.estimator.path_model(), graded.estimator.hierarchy_
+    is_limited = hedging.is_limited(model, limits, len(graded.scores))
+    rows = {}
+    for rule in (one for one in DECODERS if one != "class"):
+        synsets = hedging.answer_synsets(model, graded.result, rule, limited=is_limited).synsets
+        concepts = [h.ids[i] for i in synsets.tolist()]
+        paths = [() if concept == h.root else h.paths(concept)[0] for concept in concepts]
+        scores = score_images(paths, y, h, predicted=[h.class_of(concept) for concept in concepts], top_k=())
+        rows[f"{label} --decode {rule}"] = replace(graded, scores=scores)
+    return rows
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hcep.errors import HCEPError, near_matches
+from hcep.errors import HCEPError, near_matches, quote
 from hcep.evaluate.energy import energy_columns
 from hcep.evaluate.statistics import expected_calibration_error, mean_known
 from hcep.evaluate.support import lca_heights, path_columns, supports_of, tree_distances
@@ -46,7 +46,7 @@ class ImageScores:
         try:
             return self.columns[name]
         except KeyError:
-            raise HCEPError(f"there is no metric {name!r}.{near_matches(name, self.columns)}") from None
+            raise HCEPError(f"there is no metric {quote(name)}.{near_matches(name, self.columns)}") from None
 
     def summary(self) -> dict[str, float]:
         """Return the mean of every metric over the images that have a value, and ``ece``; NaN if no image has one."""
@@ -147,6 +147,7 @@ def score_images(
             first = np.cumsum([0, *(len(truths.concepts[i]) for i in wrong[:-1])])
             costs = measure([truth for truth, _ in pairs], [answer for _, answer in pairs], hierarchy)
             columns[name][wrong] = np.minimum.reduceat(costs, first)
+    columns["answer_distance"] = np.where(columns["correct"] == 1.0, 0.0, columns["tree_distance"])
     columns |= path_columns(supports, truths.concepts, hierarchy)
     columns["n_atoms"] = np.array([len(support) for support in supports], dtype=np.float64)
     selected = getattr(result, "selected", None)
@@ -182,7 +183,7 @@ def _label_columns(
     """Return accuracy, top-k and the probability of the predicted class; NaN if they are not known."""
     for k in top_k:
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-            raise HCEPError(f"top_k must hold positive integers, got {k!r}")
+            raise HCEPError(f"top_k must hold positive integers, got {quote(k)}")
     columns = {name: np.full(len(truths), np.nan) for name in ("correct", *(f"top_{k}" for k in top_k), "confidence")}
     if answers is not None:
         columns["correct"] = truths.correct(answers)

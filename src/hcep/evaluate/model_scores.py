@@ -15,9 +15,9 @@ from hcep.classify.coarse import read_labels
 from hcep.classify.methods import all_methods
 from hcep.embeddings import Embeddings, EmbeddingStore
 from hcep.embeddings.vectors import OF_SPLIT
-from hcep.errors import HCEPError, near_matches, quoted
+from hcep.errors import HCEPError, near_matches, quote, quoted
 from hcep.evaluate.compare import DEFAULT_COLUMNS, RunningScores, compare_scores
-from hcep.evaluate.grade import Graded, evaluate_blocks, grade_methods, intervention_curve, limited
+from hcep.evaluate.grade import Graded, evaluate_blocks, grade_decoders, grade_methods, intervention_curve, limited
 from hcep.evaluate.image_scores import ImageScores
 from hcep.evaluate.table import ScoreTable
 from hcep.explain.corrections import corrected_limits
@@ -26,8 +26,8 @@ from hcep.models.fitting import IN_MEMORY, blocks
 from hcep.models.loading import SavedModel
 from hcep.models.model_encoder import embeddings_for, refuse_labels, refuse_other_encoder
 
-#: The name that stands for every method that can run here.
-ALL = "all"
+#: The name that stands for every method that can run here, and the one for the model's other decoders.
+ALL, OTHER_ANSWERS = "all", "decoders"
 #: Names of columns of `ImageScores` in the facts about one model, if they differ.
 KEYS = {"correct": "accuracy", "tree_distance": "mistake_tree_distance", "lca_height": "mistake_lca_height"}
 #: Columns with one value per level, and the name of their list.
@@ -51,6 +51,7 @@ class Evaluation:
     ids : of the images
     skipped : by label, why a method did not run
     interventions : rows of `hcep.evaluate.grade.intervention_curve`, if they were wanted
+    columns : of the table
     """
 
     source: str
@@ -61,10 +62,11 @@ class Evaluation:
     ids: Sequence[str] = ()
     skipped: dict[str, str] = field(default_factory=dict)
     interventions: Sequence[Any] = ()
+    columns: Sequence[str] = DEFAULT_COLUMNS
 
     def table(self, top_k: Sequence[int] = ()) -> ScoreTable:
         """Return the table of all methods, with paired tests against the model."""
-        columns = (*DEFAULT_COLUMNS, *(f"top_{k}" for k in top_k))
+        columns = (*self.columns, *(f"top_{k}" for k in top_k))
         if isinstance(self.scores, RunningScores):
             return self.scores.table(columns, self.name)
         return compare_scores({label: one.scores for label, one in self.grades.items()}, columns=columns)
@@ -140,7 +142,8 @@ def evaluate_model(
     model : folder
     data : as `hcep.models.model_encoder.embeddings_for` takes it, with its options in `reading`
     split : the split to score; by default "val", if there is one
-    compare : names of methods, folders of models, or "all"
+    compare : names of methods, folders of models, "decoders" for the model's other answers from the same
+        probabilities, or "all" for all methods
     train_split : the split that methods are fitted to
     interventions : also measure the accuracy after correcting 0, 1, 2, … levels
     by_image : keep the scores of every image, for `Evaluation.write_images`
@@ -175,7 +178,7 @@ def evaluate_model(
         train = _training(saved, data, train_split, reading, on_note)
     rivals, optional = _rivals(compare, classifier.hierarchy_, test)
     name = str(model.resolve()) if name in rivals else name
-    limits = corrected_limits(corrections, classifier.hierarchy_, test, on_note)
+    limits, _ = corrected_limits(corrections, classifier.hierarchy_, test, on_note)
     skipped: dict[str, str] = {}
     grades = grade_methods(
         {name: classifier if limits is None else limited(classifier, limits), **rivals},
@@ -190,19 +193,24 @@ def evaluate_model(
     others = {label: one.warnings for label, one in grades.items() if label != name}
     for text in dict.fromkeys(text for texts in others.values() for text in texts):
         on_warning(f"{', '.join(label for label, texts in others.items() if text in texts)}: {text}")
+    columns: tuple[str, ...] = DEFAULT_COLUMNS
+    if OTHER_ANSWERS in compare:
+        grades |= grade_decoders(name, grades[name], test.y, limits)
+        columns += ("answer_distance",)
     exact = truths.own >= 0
     curve = intervention_curve(classifier, test.X[exact], test.y[exact]) if interventions else ()
     ids = test.image_ids.tolist()
-    return Evaluation(test.source, classifier.hierarchy_, name, grades[name].scores, grades, ids, skipped, tuple(curve))
+    facts = (test.source, classifier.hierarchy_, name, grades[name].scores, grades, ids, skipped, tuple(curve))
+    return Evaluation(*facts, columns)
 
 
 def refuse_unknown_methods(names: Iterable[str]) -> None:
     """Raise HCEPError, before any work, for names that are neither methods nor folders of models."""
-    known = [ALL, *all_methods.METHODS]
+    known = [ALL, OTHER_ANSWERS, *all_methods.METHODS]
     for name in (name for name in names if name not in known):
         if not Path(name).is_dir():
             close = near_matches(name, known) or f" The methods are {quoted(known, len(known))}."
-            raise HCEPError(f"--compare: {name!r} is neither a method nor a model folder.{close}")
+            raise HCEPError(f"--compare: {quote(name)} is neither a method nor a model folder.{close}")
         models.read_model(Path(name))  # raises if it is incomplete, before methods are fitted
 
 
@@ -218,7 +226,7 @@ def training_images(model: SavedModel, test: Embeddings) -> str:
 
 def _rivals(names: Sequence[str], tree: Hierarchy, test: Embeddings) -> tuple[dict[str, Any], set[str]]:
     """The methods to fit and the models from folders, by label; and the labels that may be skipped."""
-    chosen = [name for name in dict.fromkeys(names) if name != ALL]
+    chosen = [name for name in dict.fromkeys(names) if name not in (ALL, OTHER_ANSWERS)]
     everything = [name for name in all_methods.METHODS if name not in chosen] if ALL in names else []
     rivals: dict[str, Any] = {}
     for name in [*chosen, *everything]:
@@ -228,7 +236,7 @@ def _rivals(names: Sequence[str], tree: Hierarchy, test: Embeddings) -> tuple[di
         saved = models.read_model(name)
         refuse_other_encoder(saved.encoder, test.encoder, test.source)
         rivals[name] = saved.classifier
-        refuse_labels(rivals[name].classes_, test.y, f"the model {name!r}", rivals[name].hierarchy_)
+        refuse_labels(rivals[name].classes_, test.y, f"the model {quote(name)}", rivals[name].hierarchy_)
     return rivals, {all_methods.METHODS[name].label for name in everything}
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep._checks import require_positive
-from hcep.errors import HCEPError, quoted
+from hcep.errors import HCEPError, quote, quoted
 
 #: Resampled images held in memory at once.
 BLOCK = 4_000_000
@@ -232,7 +232,7 @@ def interval(estimate: Floats, resampled: Floats, level: float) -> tuple[float, 
     leave it outside.
     """
     if not 0.0 < level < 1.0:
-        raise HCEPError(f"level must be between 0 and 1, such as 0.95; got {level!r}")
+        raise HCEPError(f"level must be between 0 and 1, such as 0.95; got {quote(level)}")
     known = resampled[~np.isnan(resampled)]
     low, high = np.quantile(known, [0.5 - level / 2, 0.5 + level / 2]) if len(known) else (np.nan, np.nan)
     return float(estimate), float(np.fmin(low, estimate)), float(np.fmax(high, estimate))

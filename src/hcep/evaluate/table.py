@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from hcep._checks import NO_NUMBER, escape_markdown, markdown_table, rounded
-from hcep.errors import HCEPError, near_matches, quoted
+from hcep.errors import HCEPError, near_matches, quote, quoted
 
 BOLD = " Bold: the best of a column, and everything not significantly worse."
 ARROWS = {"higher": " ↑", "lower": " ↓", None: ""}
@@ -44,6 +44,7 @@ METRICS = {
     "complete_path": Metric("complete path", "higher"),
     "prefix": Metric("prefix", "higher"),
     "tree_distance": Metric("mistake distance", "lower"),
+    "answer_distance": Metric("distance", "lower"),
     "lca_height": Metric("mistake LCA height", "lower"),
     # Each method measures these two in its own metric, and a support that explains more is not always better.
     "reconstruction_error": Metric("error", None),
@@ -129,7 +130,7 @@ class ScoreTable:
         """Return the score of one method on one metric."""
         for name, known in ((method, self.methods), (metric, self.metrics)):
             if name not in known:
-                raise HCEPError(f"{name!r} is not in the table.{near_matches(name, known)}")
+                raise HCEPError(f"{quote(name)} is not in the table.{near_matches(name, known)}")
         return self.scores[self.methods.index(method) * len(self.metrics) + self.metrics.index(metric)]
 
     def is_significant(self, score: Score) -> bool:

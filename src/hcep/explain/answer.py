@@ -15,8 +15,8 @@ from msgspec import Struct, structs
 from numpy.typing import NDArray
 
 from hcep.classify.right_level import SURE
-from hcep.errors import HCEPError, quoted
-from hcep.explain.corrections import Correction
+from hcep.errors import HCEPError, quote, quoted
+from hcep.explain.corrections import NONE_OF_THESE, Correction
 from hcep.hierarchy.names import with_article
 from hcep.pursuit.limits import Concepts, Request
 
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
     from hcep.classify.path_model import PathModel
     from hcep.embeddings import EmbeddingStore
+    from hcep.embeddings.images import ImageItem
     from hcep.explain.explainer import Explainer
     from hcep.explain.where import EvidenceMap, ImageMaps
 
 #: Why not to rely on an answer.
-UNLIKE, UNCLEAR, NOTHING = "unlike anything in training", "which one is unclear", "not sure of anything"
+UNLIKE, UNCLEAR, NOTHING = "unlike anything in training", "which one is unclear", "nothing is sure enough"
 #: An answer above the classes names this many classes, all but the first only from this probability on.
 N_PERHAPS, NAMED = 3, 0.05
 #: Answers that a list shows in a terminal.
@@ -59,6 +60,8 @@ class Step(Struct, frozen=True):
     share: float
     rank: str | None = None  #: such as "family", if the hierarchy has ranks
     merged_ranks: tuple[str | None, ...] = ()  #: the ranks of `merged`
+    by_look: float | None = None  #: the part of the coefficient that comes from pictures; None without texts
+    by_name: float | None = None  #: the part that comes from words; both parts add up to the coefficient
 
     def ranked(self) -> tuple[str, ...]:
         """The merged names that have a rank: part of the path for people, although one atom stands for all."""
@@ -77,6 +80,22 @@ class Rival(Struct, frozen=True):
     def trail(self) -> str:
         """The path in one line: ``animal → dog``."""
         return arrows(self.names)
+
+
+class Route(Struct, frozen=True):
+    """Another rooted path to the last concept of the answer's path, in a hierarchy with several parents."""
+
+    path: tuple[str, ...]  # ids, without the root
+    names: tuple[str, ...]
+    coefficients: tuple[float, ...]  # one per concept, as for `Step`
+    #: what the search minimises: the squared residual in the model's metric and, with an anchor, the price of
+    #: coefficients that are not 1
+    objective: float
+    explained: float  #: share of the image's squared norm that the path explains
+
+    def trail(self) -> str:
+        """The path with its coefficients in one line, as `Answer.trail`."""
+        return " → ".join(f"{name} {a:.2f}" for name, a in zip(self.names, self.coefficients, strict=True))
 
 
 class PictureObject(Struct, frozen=True):
@@ -186,14 +205,15 @@ class Contrast(Struct, frozen=True, kw_only=True, dict=True):
             f"Why {a.name} and not {b.name}? Their paths part {fork}: {own} here, {other} there.",
             f"for {a.name}: {a.line(first)}",
             f"for {b.name}: {b.line(first)}",
-            f"in all {a.shown(self.margin)}{' of the image' if a.kind == 'path' else ''} for {a.name}"
+            f"overall {a.shown(self.margin)}{' of the evidence' if a.kind == 'path' else ''} for {a.name}"
             + ("; the concepts above the fork count for both" if first else ""),
         ]
         if self.barred:
             lines.append(f"the image points away from {', '.join(self.barred)}, which rules {b.name} out")
         if self.flip is not None:
             then = "" if self.flip.name == b.name else f"; the answer would then be {self.flip.name}"
-            lines.append(f"a change of {100 * self.flip.share:.1f} % of the embedding would make the two equal{then}")
+            share = f"{100 * self.flip.share:.1f} %"
+            lines.append(f"the two would tie if the embedding changed by {share}{then}")
         for side, photos in zip((a, b), self.photos, strict=False):
             files = ", ".join(photo.file for photo in photos) or "none"
             lines.append(f"nearest training photos of {side.name}: {files}")
@@ -213,7 +233,7 @@ class AnswerContext:
     class_index: int = -1  # position of the class in ``model.classes``
     odds: sparse.csr_array | None = None  # probabilities of classes of the whole batch, negligible ones left out
     row: int = 0  # this image's row of `odds`
-    source: Path | Image | None = None
+    source: Path | ImageItem | Image | None = None
     maps: ImageMaps | None = None
     only: tuple[str, ...] = ()  # the only possible classes and concepts, if not all are
     typical: Mapping[str, tuple[TrainingPhoto, ...]] = field(default_factory=dict)  # training photos by concept
@@ -242,7 +262,7 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
     file: str = msgspec.field(name="image")  #: path of the image; its number for an image in memory or an embedding
     answer: str | None = None  #: the most specific concept that is sure enough; None if the model is sure of nothing
     answer_name: str | None = None  #: its display name
-    #: how likely it is: by the classes below it or, if that is higher, by what held-out photos promise
+    #: how likely it is: by the model's own estimate or, if that is higher, by what held-out photos promise
     answer_probability: float | None = None
     rank: str | None = None  #: the rank of the answer, such as "family", if the hierarchy has ranks
     label: str = msgspec.field(name="class")  #: the predicted class, the best guess below the answer
@@ -256,13 +276,19 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
     sure: float = SURE  #: how sure the answer had to be
     at_rank: str | None = None  #: the rank that answers were to stop at, if any
     promise: str | None = None  #: what held-out photos promise, in one sentence; None for the model's own estimate
+    answer_estimate: float | None = None  #: the model's own estimate: the probability of the classes below the answer
     kind: str | None = None  #: name of what the image seems to be an unknown kind of; None if it is of a known class
     truth: str | None = None  #: the class that the image's folder is named after, if any
     force: tuple[str, ...] = ()  #: concepts required on the path, by the caller or by a correction
     forbid: tuple[str, ...] = ()  #: concepts excluded from the path, by the caller or by a correction
     path: tuple[Step, ...] = ()  #: the concepts from the root down, without the root
+    routes: tuple[Route, ...] = ()  #: other paths to the last concept, the lowest objective first; at most five
+    n_routes: int = 1  #: number of rooted paths to the last concept, this one included; 1 in a tree
     objects: tuple[PictureObject, ...] = ()  #: what the picture is a sum of, the largest share first, if requested
     residual_norm: float = 0.0
+    #: by how much the name of the class favours it over the average class, as a share of what its name and its look do
+    #: together; above 1 if its look speaks against it, below 0 if its name does; None if the model has no texts
+    by_name: float | None = None
     contributions: Contributions | None = None  #: the score of the class, by concept; None if the head is not linear
     contrasts: tuple[Contrast, ...] = ()  #: the class against others, if requested
     rivals: tuple[Rival, ...] = msgspec.field(default=(), name="runners_up")  #: other classes, the most likely first
@@ -272,7 +298,8 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
 
     def __post_init__(self) -> None:
         structs.force_setattr(self, "class_probability", self.probability)
-        structs.force_setattr(self, "doubt", doubt_about(self.answer, self.label, self.unlike, self.has_rank))
+        doubt = "" if self.is_decided else doubt_about(self.answer, self.label, self.unlike, self.has_rank)
+        structs.force_setattr(self, "doubt", doubt)
 
     @property
     def context(self) -> AnswerContext:
@@ -285,6 +312,29 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
         copy = structs.replace(self, **fields)
         copy.__dict__["context"] = replace(self.context, **changes)
         return copy
+
+    def corrected(self, correction: Correction | None) -> Answer:
+        """A copy that says what a person said: a concept, none of the classes, or what the image is not.
+
+        The path then ends at the concept; `class` and `probability` stay the model's guess.
+        """
+        if correction is None:
+            return self
+        hierarchy = self.context.model.hierarchy
+        decision = correction.decision(hierarchy)
+        if decision is None:
+            return self.replaced(correction=correction)
+        above = {decision.synset, *hierarchy.ancestors(decision.synset)}
+        path = tuple(step for step in self.path if step.synset in above)
+        answer = {"answer": decision.id, "answer_name": decision.name, "rank": decision.rank}
+        no_longer = dict.fromkeys(("answer_probability", "answer_estimate", "promise", "kind"))
+        return self.replaced(correction=correction, path=path, **answer, **no_longer)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether a person, not the model, said what the image is."""
+        one = self.correction
+        return one is not None and bool(one.none or one.label or one.force)
 
     @property
     def has_rank(self) -> bool:
@@ -304,7 +354,9 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
         if self.context.explainer is None or self.answer == self.label:
             return self.truth == self.label
         model = self.context.model
-        synset = model.hierarchy.index(model.hierarchy.merged_into(self.answer))
+        if (concept := model.hierarchy.merged_into(self.answer)) not in model.hierarchy:  # a person named a new class
+            return self.answer == self.truth
+        synset = model.hierarchy.index(concept)
         return bool(model.classes_below[model.classes.tolist().index(self.truth), synset])
 
     @property
@@ -329,16 +381,23 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
         """The path in one line: ``animal → mammal → cat``."""
         return arrows(name for step in self.path for name in (*step.ranked(), step.name)) or "no concept"
 
+    def other_routes(self) -> list[str]:
+        """The other paths to the last concept in words: ``pet 0.31 → cat 1.02, which explains 41 % of the image``."""
+        lines = [f"{route.trail()}, which explains {percent(route.explained)} of the image" for route in self.routes]
+        n_more = self.n_routes - 1 - len(self.routes)
+        return lines + ([f"{n_more:,} more, which explain less or are not allowed here"] if n_more and lines else [])
+
     def headline(self) -> str:
         """The answer in words: ``a building, 94 % (perhaps a palace, 58 %; bell cote, 9 %)``."""
         return "".join(self.headline_parts())
 
     def headline_parts(self) -> tuple[str, str]:
-        """What is sure, and the guesses below it with their brackets, if the class itself is not sure."""
-        text = NOTHING
-        if self.answer_name is not None and self.answer_probability is not None:
-            text = f"{with_article(self.answer_name)}, {percent(self.answer_probability)}"
-        return text, "" if self.answer == self.label else f" (perhaps {self.guesses()})"
+        """The two parts of the headline, see `headline_parts`."""
+        if self.is_decided:
+            return NONE_OF_THESE if self.answer_name is None else with_article(self.answer_name), ""
+        guesses = None if self.answer == self.label else self.guesses()
+        least = None if self.promise is None else self.sure
+        return headline_parts(self.answer_name, self.answer_probability, guesses, self.unlike, least)
 
     def guesses(self) -> str:
         """The likeliest classes below the answer: ``a palace, 58 %; bell cote, 9 %``."""
@@ -350,9 +409,26 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
         return f"{with_article(self.name)}, {percent(self.probability)}{others}"
 
     def remarks(self) -> list[str]:
-        """What else to know about the answer: that the image is unlike training images, or of an unknown kind."""
+        """What else to know: what the image is not, that it is unlike training images, or of an unknown kind."""
+        excluded = []
+        if self.correction is not None:
+            excluded = [f"not {self._name(concept)}" for concept in self.correction.forbid]
+        if self.is_decided:
+            return excluded
         unknown = f"maybe a kind of {self.kind} that is not among the training images"
-        return [UNLIKE] * bool(self.unlike) + [unknown] * (self.kind is not None)
+        unlike = bool(self.unlike) and self.answer is not None  # otherwise the headline says it
+        return excluded + [UNLIKE] * unlike + [unknown] * (self.kind is not None)
+
+    def _name(self, concept: str) -> str:
+        return concept if self.context.explainer is None else self.context.model.hierarchy.name(concept)
+
+    def views(self) -> str:
+        """Whether its name or its look decided: ``62 % by its name, 38 % by its look``; empty without texts."""
+        if self.by_name is None:
+            return ""
+        if not 0.0 <= self.by_name <= 1.0:
+            return "by its name, against its look" if self.by_name > 1.0 else "by its look, against its name"
+        return f"{100 * self.by_name:.0f} % by its name, {100 - round(100 * self.by_name)} % by its look"
 
     def summary(self) -> str:
         """The answer and remarks about it in one line."""
@@ -360,7 +436,10 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
 
     def line(self) -> str:
         """The answer, remarks about it, and the path in one line."""
-        return self.summary() + (f" ({self.names()})" if self.answer == self.label else f": {self.names()}")
+        if self.is_decided and not self.path:
+            return self.summary()
+        in_brackets = self.is_decided or self.answer == self.label
+        return self.summary() + (f" ({self.names()})" if in_brackets else f": {self.names()}")
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as `hcep explain --json` prints it (docs/explanations.schema.json)."""
@@ -397,7 +476,7 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
         label = next((other.label for other in self.rivals if rival in (other.label, other.name)), rival)
         if label not in margins:
             raise HCEPError(
-                f"{label!r} is not a runner-up of this image, which has {quoted(margins, 20) or 'none'}; "
+                f"{quote(label)} is not a runner-up of this image, which has {quoted(margins, 20) or 'none'}; "
                 "ask for more with n_best"
             )
         return margins[label]
@@ -406,11 +485,13 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
         """The image, upright and in RGB."""
         from PIL.ImageOps import exif_transpose
 
-        from hcep.embeddings.images import open_image
+        from hcep.embeddings.images import ImageItem, open_image
 
         source = self.context.source
         if source is None:
             raise HCEPError(f"{self.file}: an embedding has no picture")
+        if isinstance(source, ImageItem):
+            return open_image(source.path, box=source.box)
         return open_image(source) if isinstance(source, Path) else exif_transpose(source).convert("RGB")
 
     def strip(self, height: int = 260) -> Image:
@@ -460,7 +541,7 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
                 (values if sign == "=" else factors)[name] = float(number)
             except ValueError:
                 raise HCEPError(
-                    f"--set: expected a concept and its new coefficient, dog=0 or dog*2, got {text!r}"
+                    f"--set: expected a concept and its new coefficient, dog=0 or dog*2, got {quote(text)}"
                 ) from None
         return self.what_if(force=self.force, forbid=self.forbid, coefficients=values, scale=factors)
 
@@ -525,6 +606,43 @@ def doubt_about(answer: str | None, label: str, unlike: bool | None, has_rank: b
     if unlike or answer is None:
         return UNLIKE if unlike else NOTHING
     return UNCLEAR if answer != label and not has_rank else ""
+
+
+def headline_parts(
+    name: str | None,
+    probability: float | None,
+    guesses: str | None,
+    unlike: bool | None,
+    promised: float | None = None,
+) -> tuple[str, str]:
+    """An answer in words: what comes first, and the rest with its brackets.
+
+    `guesses` are the likeliest classes in words, None if the class itself is sure. Where nothing is, they come first.
+    A probability that is only what held-out photos promise is called "at least": the model's own estimate is lower.
+
+    >>> "".join(headline_parts("building", 0.94, "a palace, 58 %", False))
+    'a building, 94 % (perhaps a palace, 58 %)'
+    >>> "".join(headline_parts("building", 0.9, "a palace, 58 %", False, promised=0.9))
+    'a building, at least 90 % (perhaps a palace, 58 %)'
+    >>> "".join(headline_parts(None, None, "a palace, 58 %", False))
+    'perhaps a palace, 58 % (nothing is sure enough)'
+    >>> "".join(headline_parts(None, None, "a palace, 58 %", True))
+    'unlike anything in training (perhaps a palace, 58 %)'
+    """
+    perhaps = "" if guesses is None else f"perhaps {guesses}"
+    if name is None or probability is None:
+        return (UNLIKE, f" ({perhaps})") if unlike else (perhaps, f" ({NOTHING})")
+    return f"{with_article(name)}, {how_likely(probability, promised)}", f" ({perhaps})" if perhaps else ""
+
+
+def how_likely(probability: float, promised: float | None) -> str:
+    """The probability of an answer in words, given what held-out photos promise, if they do.
+
+    >>> how_likely(0.9, 0.9), how_likely(0.94, 0.9), how_likely(0.9, None)
+    ('at least 90 %', '94 %', '90 %')
+    """
+    is_bound = promised is not None and probability <= promised
+    return f"at least {100 * probability:g} %" if is_bound else percent(probability)
 
 
 def percent(share: float) -> str:

@@ -12,16 +12,21 @@ from numpy.typing import NDArray
 
 from hcep.classify.path_model import PathModel
 from hcep.dictionary import PathProblem
-from hcep.errors import HCEPError
-from hcep.explain.answer import Contrast, Contribution, Contributions, Flip
+from hcep.dictionary.path_problem import barred
+from hcep.errors import HCEPError, quote
+from hcep.explain.answer import Contrast, Contribution, Contributions, Flip, Route
 from hcep.explain.neighbours import nearest_photos
 from hcep.pursuit import PathResult
+from hcep.pursuit.limits import Request
 from hcep.pursuit.result import path_of
 
 if TYPE_CHECKING:
     from hcep.embeddings import EmbeddingStore
 
 Array = NDArray[np.float64]
+NO_REQUEST = Request()
+#: Other paths to a concept that an answer lists.
+N_ROUTES = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +36,7 @@ class Evidence:
     model: PathModel
     _paths: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=dict)
     _classes: dict[int, tuple[str, str]] = field(default_factory=dict)
+    _ends_of: dict[int, NDArray[np.intp]] = field(default_factory=dict)
 
     def contributions(self, x: NDArray[Any], node: int, label: int) -> Contributions:
         """The score of a class for a raw embedding whose path ends in `node`, in double precision.
@@ -40,7 +46,7 @@ class Evidence:
         z = self.metric(x)
         if self.model.head is None:
             products = self._products(z, self.nodes(node))
-            return self._sum(node, label, products**2 - self.model.options.anchor, float(z @ z))
+            return self._sum(node, label, products**2 - self.problem.anchor, float(z @ z))
         return self._sum(node, label, self._coefficients(z, node), float(z @ z))
 
     def of_search(self, paths: PathResult, classes: Sequence[int]) -> list[Contributions | None]:
@@ -51,7 +57,7 @@ class Evidence:
         """
         if self.model.head is not None and not hasattr(self.model.head, "coef_"):
             return [None] * len(paths)
-        anchor, lengths = self.model.options.anchor, np.diff(paths.codes.indptr)
+        anchor, lengths = self.problem.anchor, np.diff(paths.codes.indptr)
         inside = np.arange(self.problem.tree.depth) < lengths[:, None]
         a, values = np.zeros(inside.shape), np.zeros(inside.shape)
         a[inside] = paths.codes.data
@@ -87,7 +93,7 @@ class Evidence:
         model, h = self.model, self.model.hierarchy
         if self.is_answer(concept, node, label):
             name = h.name(self.find(concept))
-            raise HCEPError(f"{name!r} is part of this image's answer; ask about another concept")
+            raise HCEPError(f"{quote(name)} is part of this image's answer; ask about another concept")
         z = self.metric(x)
         rival, other = self._rival(z, self.find(concept), odds)
         (ids, names), (rival_ids, rival_names) = self.path(node), self.path(other)
@@ -130,8 +136,8 @@ class Evidence:
 
     @cached_property
     def in_metric(self) -> PathModel:
-        """The model for embeddings that are already in the dictionary's space."""
-        return replace(self.model, dictionary=self.model.dictionary.without_transform())
+        """The model for embeddings that are already in the dictionary's space; what is typical is of raw ones."""
+        return replace(self.model, dictionary=self.model.dictionary.without_transform(), typical=None)
 
     @cached_property
     def problem(self) -> PathProblem:
@@ -163,8 +169,54 @@ class Evidence:
         """Which of the paths to `ends`, path-tree nodes, has the lowest objective for an embedding in the metric."""
         if len(ends) == 1:
             return int(ends[0])
-        scores = [np.sum(self._products(z, self.nodes(v)) ** 2 - self.model.options.anchor) for v in ends]
-        return int(ends[int(np.argmax(scores))])
+        return int(ends[int(np.argmax(self._scores(self._along(z, np.array(ends)), np.array(ends))))])
+
+    def other_routes(
+        self, x: NDArray[Any], node: int, request: Request = NO_REQUEST, most: int = N_ROUTES
+    ) -> tuple[tuple[Route, ...], int]:
+        """The best other paths to the concept where a path ends, as a request allows them, and the number of all.
+
+        Their coefficients solve the same problem as those of the answer's path, each on its own atoms.
+        """
+        tree, problem = self.problem.tree, self.problem
+        ends = self._ends(int(tree.synset[node])) if node else np.zeros(1, dtype=np.intp)
+        if len(ends) == 1 or not most:
+            return (), len(ends)
+        z = self.metric(x)
+        along, paths, limits = self._along(z, ends), problem.nodes_of_path[ends], self.model.limits(*request)
+        is_barred = barred(along, self.model.options.signed, None if limits is None else limits.state[0][paths])
+        is_valid = (ends != node) & ~(is_barred & (paths >= 0)).any(axis=1)
+        scores = np.where(is_valid, self._scores(along, ends), -np.inf)
+        best = np.argsort(-scores, kind="stable")[: min(most, int(is_valid.sum()))]
+        images = np.broadcast_to(z, (len(best), len(z)))
+        coefficients = problem.coefficients(ends[best], along[best])
+        explained = problem.shares(images, ends[best], coefficients)[0]
+        routes = [
+            Route(*self.path(end), tuple(a[:n]), max(0.0, float(z @ z) - score), share[n - 1])
+            for end, n, a, score, share in zip(
+                ends[best].tolist(),
+                tree.level[ends[best]].tolist(),
+                coefficients.tolist(),
+                scores[best].tolist(),
+                explained.tolist(),
+                strict=True,
+            )
+        ]
+        return tuple(routes), len(ends)
+
+    def _ends(self, synset: int) -> NDArray[np.intp]:
+        """The path-tree nodes where the paths to a concept end."""
+        if synset not in self._ends_of:
+            self._ends_of[synset] = np.flatnonzero(self.problem.tree.synset == synset)
+        return self._ends_of[synset]
+
+    def _along(self, z: Array, ends: NDArray[np.intp]) -> Array:
+        """The products of one embedding with the directions of several paths, (n_paths, depth)."""
+        return self.problem.along_images(ends, np.broadcast_to(z, (len(ends), len(z))))
+
+    def _scores(self, along: Array, ends: NDArray[np.intp]) -> Array:
+        """By how much paths lower the objective below the squared norm, (n_paths,)."""
+        return np.asarray((along**2).sum(axis=1) - self.problem.anchor * self.problem.tree.level[ends])
 
     def routes(self, label: int) -> list[int]:
         """The path-tree nodes where the complete paths of a class end."""
@@ -195,6 +247,26 @@ class Evidence:
         concepts = tuple(Contribution(*part) for part in parts)
         return Contributions(*self.class_of(label), kind, concepts, constant, total, float(square))  # type: ignore[arg-type]
 
+    def by_name(self, x: NDArray[Any], node: int) -> Array:
+        """The word part of each coefficient on the path to a node, (n_steps,); the rest is the picture part.
+
+        A coefficient is ``gain @ z + prior``, and the product is a sum over the two blocks of z. The prior expects 1 of
+        an image that is exactly the concept, to which either part of the atom contributes by its squared norm.
+        """
+        z, first, (gain, prior) = self.metric(x), self.model.dictionary.n_pictures, self.problem.affine(node)
+        squares = self.model.dictionary.atoms[self.edges(node)] ** 2
+        shares = squares[:, first:].sum(axis=1) / np.maximum(squares.sum(axis=1), 1e-300)
+        return np.asarray(gain[:, first:] @ z[first:] + prior * shares)
+
+    def name_share(self, x: NDArray[Any], label: int) -> float:
+        """By how much words favour a class over the average class, as a share of what both blocks do."""
+        z, favours = self.metric(x), []
+        for part in (slice(self.model.dictionary.n_pictures), slice(self.model.dictionary.n_pictures, None)):
+            leaves = self.model.dictionary.synset_embeddings[self.model.leaf_index, part]
+            scores = 2.0 * leaves @ z[part] - np.einsum("ij,ij->i", leaves, leaves)
+            favours.append(float(scores[label] - scores.mean()))
+        return favours[1] / (sum(favours) or 1.0)
+
     def _coefficients(self, z: Array, node: int) -> Array:
         gain, prior = self.problem.affine(node)
         return gain @ z + prior
@@ -220,7 +292,7 @@ class Evidence:
         start, pulled = self._pulled(x, directions)
         if self.model.options.signed:
             return start, None
-        constant = self.model.options.anchor * float(signs.sum())
+        constant = self.problem.anchor * float(signs.sum())
         return start, smallest_change(pulled, directions @ self.metric(x) + offset, signs, constant)
 
     def _logit_change(self, x: NDArray[Any], node: int, label: int, rival: int) -> tuple[Array, Array | None]:
@@ -234,9 +306,7 @@ class Evidence:
     def _pulled(self, x: NDArray[Any], directions: Array) -> tuple[Array, Array]:
         """The embedding before the affine part of the transform, and directions for products with that embedding."""
         transform = self.model.dictionary.transform
-        linear = transform.scale * directions[:, : directions.shape[1] - transform.n_constants]
-        start = transform.prepared(x[None].astype(np.float64))[0]
-        return start, linear if transform.whitener is None else linear @ transform.whitener.T
+        return transform.prepared(x[None].astype(np.float64))[0], transform.pulled_back(directions)[0]
 
     def _flip(self, start: Array, change: Array) -> Flip:
         """What a change amounts to, and the model's answer just beyond it."""

@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 from scipy import sparse
 
-from hcep.classify.hedging import answer_concepts, held_out_levels, unknown_kinds
+from hcep.classify.groups import infer_groups
+from hcep.classify.hedging import answer_concepts, held_out_levels, is_limited, unknown_kinds, unlike
 from hcep.classify.path_model import Inference, PathModel
 from hcep.classify.right_level import SURE, promise, require_sure
 from hcep.errors import HCEPError, quoted
 from hcep.explain.answer import Answer, AnswerContext, Contrast, PictureObject, Rival, Step
 from hcep.explain.corrections import Correction
-from hcep.explain.evidence import Evidence
+from hcep.explain.evidence import N_ROUTES, Evidence
 from hcep.explain.where import PathMaps
 from hcep.pursuit import PathResult
 from hcep.pursuit.limits import PathLimits, Request
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from hcep.embeddings import EmbeddingStore, Encoder
+    from hcep.embeddings.images import ImageItem
     from hcep.models.atom_names import AtomNames
 
 #: Class probabilities that an answer does not keep add up to at most this.
@@ -40,7 +43,7 @@ class EncodedImage:
 
     name: str
     embedding: NDArray[Any]  # (n_dims,), raw
-    source: Path | Image | None = None
+    source: Path | ImageItem | Image | None = None
     size: tuple[int, int] = (0, 0)  # width and height of the upright picture
     features: NDArray[np.float32] | None = None  # (n_dims, height, width), if the encoder has feature maps
     pixels: NDArray[np.float32] | None = None  # the encoder's input, if it has none
@@ -85,8 +88,9 @@ class Explainer:
         training: EmbeddingStore | None = None,
         encoder: Encoder | None = None,
         result: Inference | None = None,
+        groups: Sequence[str] | None = None,
     ) -> Iterator[Answer]:
-        """Answer for images, all of them searched together.
+        """Answer for images, all of them searched together, or for groups of images.
 
         Parameters
         ----------
@@ -96,14 +100,25 @@ class Explainer:
         training : training photos, to show beside the comparisons
         encoder : the images' encoder, to make maps of where the concepts are
         result : what an earlier search found, instead of a new one
+        groups : the group of each image; a group has one answer (see `hcep.classify.groups.infer_groups`)
         """
         model, requests = self.model, requests or [Request()] * len(images)
+        limits = PathLimits.of_images(model.hierarchy, requests)
+        limited = is_limited(model, limits, len(images))
+        if groups is not None:
+            X = np.stack([image.embedding for image in images])
+            names, rows, result = infer_groups(model, X, groups, limits, self._n_hypotheses)
+            limited = np.isin(names, np.asarray(groups)[limited])
+            best = rows.tolist()
+            images = [replace(images[i], name=name) for i, name in zip(best, names, strict=True)]
+            requests, corrections = [requests[i] for i in best], [corrections[i] for i in best] if corrections else []
         if result is None:
-            X, limits = np.stack([image.embedding for image in images]), PathLimits.of_images(model.hierarchy, requests)
+            X = np.stack([image.embedding for image in images])
             result = model.infer(X, n_best=self._n_hypotheses, explained=True, limits=limits)
         classes, odds = result.class_index.tolist(), result.probabilities
         steps, sums, ranked = self._steps(result), self.evidence.of_search(result, classes), self._ranked(result)
-        right, objects, unlike = self._right_levels(result, requests), self._objects(images), self._unlike(result)
+        right = self._right_levels(result, limited, groups is not None)
+        (objects, ends), are_unlike = self._objects(images), unlike(model, result)
         kinds = unknown_kinds(model, result)
         likely_odds = sparse.csr_array(np.where(odds >= NEGLIGIBLE / odds.shape[1], odds, 0.0).astype(np.float32))
         for i, image in enumerate(images):
@@ -115,32 +130,36 @@ class Explainer:
             if encoder is not None:
                 against = {rival.label: end for end, rival in rivals}
                 against |= {contrast.rival.label: contrast.rival_node for contrast in contrasts}
-                maps = self._path_maps.image_maps(image, encoder, node, against)
+                maps = self._path_maps.image_maps(image, encoder, node, against, ends[i])
             label, name = self.evidence.class_of(c)
+            routes, n_routes = self.evidence.other_routes(x, node, requests[i], N_ROUTES if self.n_best > 1 else 0)
+            has_words = bool(model.dictionary.transform.words)
             answer = Answer(
                 file=image.name,
                 **right[i],
                 label=label,
                 name=name,
                 probability=odds[i, c].item(),
-                unlike=unlike[i],
+                unlike=None if are_unlike is None else bool(are_unlike[i]),
                 truth=self._truth(image.source),
                 kind=kinds[i],
                 force=requests[i].force,
                 forbid=requests[i].forbid,
-                path=steps[i],
+                path=self._by_view(steps[i], x, node) if has_words else steps[i],
+                routes=routes,
+                n_routes=n_routes,
+                by_name=self.evidence.name_share(x, c) if has_words else None,
                 objects=objects[i],
                 residual_norm=result.residual_norms[i].item(),
                 contributions=contrasts[0].chosen if contrasts else sums[i],
                 contrasts=contrasts,
                 rivals=tuple(rival for _, rival in rivals),
                 mapping=None if maps is None else maps.how,
-                correction=corrections[i] if corrections else None,
             )
             answer.__dict__["context"] = AnswerContext(
                 self, x, node, c, likely_odds, i, image.source, maps, requests[i].only
             )
-            yield answer
+            yield answer.corrected(corrections[i] if corrections else None)
 
     def contrast(self, answer: Answer, concept: str, training: EmbeddingStore | None = None) -> Contrast:
         """Compare an answer with another class or concept; a new question, so the image is searched again."""
@@ -209,6 +228,11 @@ class Explainer:
             rows.append(tuple(steps))
         return rows
 
+    def _by_view(self, steps: tuple[Step, ...], x: NDArray[Any], node: int) -> tuple[Step, ...]:
+        """Steps with the parts of their coefficients that come from pictures and from words."""
+        parts = zip(steps, self.evidence.by_name(x, node).tolist(), strict=True)
+        return tuple(structs.replace(step, by_name=part, by_look=step.coefficient - part) for step, part in parts)
+
     @cached_property
     def _concepts(self) -> dict[int, dict[str, Any]]:
         return {}
@@ -249,39 +273,32 @@ class Explainer:
         returned = [node for node in hypotheses.tolist() if node in routes] if len(routes) > 1 else routes
         return returned[0] if returned else self.evidence.best_route(self.evidence.metric(x), routes)
 
-    def _unlike(self, result: Inference) -> list[bool | None]:
-        """Whether less of each image is explained than of nearly all training images of its class."""
-        floor = self.model.explained_floor
-        if floor is None:
-            return [None] * len(result.class_index)
-        return [bool(low) for low in result.explained < floor[result.class_index]]
-
-    def _right_levels(self, result: Inference, requests: Sequence[Request]) -> list[dict[str, Any]]:
+    def _right_levels(self, result: Inference, limited: NDArray[np.bool_], by_group: bool) -> list[dict[str, Any]]:
         """The fields of each answer that say at which level it is sure."""
-        limited = np.array(list(map(any, requests)), dtype=bool)
-        promised, fields = promise(self.sure, held_out_levels(self.model)), []
-        concepts, sureness = answer_concepts(self.model, result, self.sure, limited, self.at_rank)
-        for concept, p, is_limited in zip(concepts, sureness, limited.tolist(), strict=True):
-            field: dict[str, Any] = {"sure": self.sure, "promise": None if is_limited else promised}
+        what, fields = "groups of photos" if by_group else "photos", []
+        promised = promise(self.sure, held_out_levels(self.model, by_group), what)
+        answers = answer_concepts(self.model, result, self.sure, limited, self.at_rank, by_group)
+        for concept, p, estimate, void in zip(*answers, limited.tolist(), strict=True):
+            field: dict[str, Any] = {"sure": self.sure, "promise": None if void else promised}
             field["at_rank"] = self.at_rank
             if concept is not None:
                 field |= {"answer": concept.id, "answer_name": concept.name, "rank": concept.rank}
-                field |= {"answer_probability": p}
+                field |= {"answer_probability": p, "answer_estimate": estimate}
             fields.append(field)
         return fields
 
-    def _objects(self, images: Sequence[EncodedImage]) -> list[tuple[PictureObject, ...]]:
-        """What each image is a sum of."""
+    def _objects(self, images: Sequence[EncodedImage]) -> tuple[list[tuple[PictureObject, ...]], list[list[int]]]:
+        """What each image is a sum of, and where in the path tree these paths end."""
         if self.n_paths is None:
-            return [()] * len(images)
+            return [()] * len(images), [[]] * len(images)
         sums = self.model.pursue_several(np.stack([image.embedding for image in images]), self.n_paths)
-        objects = []
-        for nodes, shares in zip(sums.nodes.tolist(), sums.shares.tolist(), strict=True):
-            parts = [(self.evidence.path(node), share) for node, share in zip(nodes, shares, strict=True) if node >= 0]
+        ends, objects = [[node for node in nodes if node >= 0] for nodes in sums.nodes.tolist()], []
+        for nodes, shares in zip(ends, sums.shares.tolist(), strict=True):
+            parts = [(self.evidence.path(node), share) for node, share in zip(nodes, shares, strict=False)]
             objects.append(tuple(PictureObject(names[-1], share, ids, names) for (ids, names), share in parts))
-        return objects
+        return objects, ends
 
-    def _truth(self, source: Path | Image | None) -> str | None:
+    def _truth(self, source: Path | ImageItem | Image | None) -> str | None:
         """The class that an image's folder is named after."""
         if not isinstance(source, Path):
             return None

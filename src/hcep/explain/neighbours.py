@@ -75,17 +75,22 @@ def training_photos(
     return photos.select(splits=split) if split in photos.splits.tolist() else photos
 
 
-def fitted_on(model: SavedModel, images: Iterable[str | None]) -> NDArray[np.bool_]:
-    """Which images, by hash, a model was fitted on, according to the store in its folder or the one it names."""
+def recorded_photos(model: SavedModel) -> EmbeddingStore | None:
+    """The photos a model was fitted on: of the store in its folder, or of the one that it names; None if it is gone."""
     from hcep.embeddings.files import is_store
     from hcep.embeddings.vectors import OF_SPLIT
 
     recorded = (model.training.data or "").partition(OF_SPLIT)[0]
     named = bool(recorded) and is_store(recorded) and not is_store(model.folder / "store")
-    known: set[str | None] = set()
     with suppress(HCEPError):  # there may be another store at that place by now
-        store = training_photos(recorded if named else None, model)
-        known |= set() if store is None else {*store.content_hashes.tolist()} - {None}
+        return training_photos(recorded if named else None, model)
+    return None
+
+
+def fitted_on(model: SavedModel, images: Iterable[str | None]) -> NDArray[np.bool_]:
+    """Which images, by hash, a model was fitted on, according to the store in its folder or the one it names."""
+    store = recorded_photos(model)
+    known = set() if store is None else {*store.content_hashes.tolist()} - {None}
     return np.array([image in known for image in images], dtype=bool)
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hcep._checks import require_positive
 from hcep._progress import progress as progress_bar
+from hcep.classify.groups import group_rows
 from hcep.classify.path_model import PathModel
 from hcep.classify.right_level import SURE, require_sure
 from hcep.errors import HCEPError
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 
     from hcep.classify import HCEPClassifier
     from hcep.embeddings import EmbeddingStore, Encoder
+    from hcep.embeddings.images import ImageItem
+
+    #: A photo: a file, a part of a file, or a picture in memory.
+    Photo = Path | ImageItem | Image
 
 #: Photos in memory at a time, and embeddings.
 BATCH, BLOCK = 32, 1024
@@ -54,6 +59,7 @@ class ExplainOptions:
     corrections: Corrections | None = None
     sure: float = SURE
     rank: str | None = None
+    groups: Sequence[str] | None = None
     n_paths: int | Literal["auto"] | None = None
     progress: bool = False
 
@@ -78,6 +84,7 @@ def explain_images(
     corrections: Corrections | None = None,
     sure: float = SURE,
     rank: str | None = None,
+    groups: Sequence[str] | None = None,
     n_paths: int | Literal["auto"] | None = None,
     strict: bool = False,
     progress: bool = False,
@@ -104,7 +111,7 @@ def explain_images(
         classes.
     where : also map where in a photo each concept is. The maps are exact for encoders whose vector is the mean of a
         feature map; for other encoders without feature maps they are made by occlusion, about fifty encodings a photo.
-    n_best : number of classes per image: the answer and its runners-up
+    n_best : number of classes per image: the answer and its runners-up; 1 leaves out other paths to the answer, too
     encoder : image encoder (default: the model's); required if the model records none
     preprocessing : replaces the recorded preprocessing, see `hcep.embeddings.load_encoder`
     training : store of training photos, to show those nearest to each image and typical ones of its concepts; True uses
@@ -112,11 +119,13 @@ def explain_images(
     why_not : classes or concepts to compare each answer with, in ``contrasts``
     force, forbid : concepts that must, and must not, be on every path
     only : the only possible classes, or concepts above them, at this place or time; a `Possible` may differ by image.
-        Nothing is promised about such answers: held-out photos were answered without the list
+        Nothing is promised about such answers unless the model was calibrated with the same list
     corrections : corrections of single images, see `hcep.explain.Corrections`
     sure : how sure answers are: ``answer`` is the most specific concept that is at least this likely. Held-out photos
         turn it into a promise, see `HCEPClassifier.calibrate`
     rank : answer at this rank of the hierarchy, such as "family", or above it, even if a more specific concept is sure
+    groups : the burst, observation or specimen of each image. A group has one answer, for the probabilities of its
+        photos combined, with the path of the photo that shows its class best; ``file`` is the group
     n_paths : also explain each image by up to this many objects, in ``objects``; "auto" chooses the number
     strict : raise an error for an image that cannot be used, instead of listing it in ``skipped`` of the result
     progress : show a progress bar
@@ -139,6 +148,7 @@ def explain_images(
         corrections=corrections,
         sure=sure,
         rank=rank,
+        groups=groups,
         n_paths=n_paths,
         progress=progress,
     )
@@ -150,12 +160,12 @@ def explain_images(
 
 
 def answer_batches(
-    images: Sequence[Path | Image] | NDArray[Any],
+    images: Sequence[Photo] | NDArray[Any],
     model: str | PathLike[str] | SavedModel | PathModel | HCEPClassifier | None,
     options: ExplainOptions,
     skipped: list[tuple[str, str]] | None = None,
 ) -> Iterator[list[Answer]]:
-    """Answer for files, PIL images or raw embeddings, a batch at a time: memory does not grow with their number.
+    """Answer for files, boxes, PIL images or raw embeddings, a batch at a time; memory does not grow with their number.
 
     `skipped` gets the (file, reason) of images that cannot be used; without it they are errors.
     """
@@ -170,6 +180,9 @@ def answer_batches(
         classifier.hierarchy.find_rank(options.rank)
     for name in why_not:
         explainer.evidence.find(name)
+    group_of: dict[str, str] | None = None
+    if options.groups is not None:
+        images, group_of = _in_groups(images, options.groups)
     encoder = None
     if isinstance(images, np.ndarray):
         if options.where:
@@ -178,13 +191,15 @@ def answer_batches(
     else:
         record, place = (saved.encoder, saved.folder) if saved else (None, "the model")
         encoder = load_model_encoder(record, place, options.encoder, options.preprocessing)
-        n_images, batches = len(images), _encoded(images, encoder, skipped, options.where)
+        # Occlusion takes long, so that photos are answered one by one.
+        n_at_once = 1 if options.where and not getattr(encoder, "has_maps", False) else BATCH
+        n_images, batches = len(images), encoded_photos(images, encoder, skipped, options.where, n_at_once)
     training = None
     if options.training is not False:
         training = training_photos(None if options.training is True else options.training, saved)
     answers: list[Answer] = []
     with progress_bar("explaining", n_images, options.progress and n_images > 1, "images") as advance:
-        for batch in batches:
+        for batch in batches if group_of is None else _whole_groups(batches, group_of):
             requests: list[Request] = [request] * len(batch)
             if only.by_image is not None:
                 requests = [request._replace(only=only.of(one.name)) for one in batch]
@@ -201,6 +216,7 @@ def answer_batches(
                 why_not=why_not,
                 training=training,
                 encoder=encoder if options.where else None,
+                groups=None if group_of is None else [group_of[one.name] for one in batch],
             )
             advance(len(batch))
             if training is None or len(answers) >= BLOCK:  # each group of images reads all training photos
@@ -210,11 +226,42 @@ def answer_batches(
         yield with_training_photos(answers, training, classifier)
 
 
-def find_photos(images: Any) -> list[Path | Image]:
+def _in_groups(
+    images: Sequence[Photo] | NDArray[Any], groups: Sequence[str]
+) -> tuple[Sequence[Photo] | NDArray[Any], dict[str, str]]:
+    """The images, those of a group after each other, and the group of each by the name that `EncodedImage` has."""
+    if len(groups) != len(images):
+        raise HCEPError(f"groups must be one per image, {len(images):,}; got {len(groups):,}")
+    order = [i for rows in group_rows(groups, 1) for i in rows.tolist()]
+    names = [_name_of(images[i], n) for n, i in enumerate(order)]
+    by_name = {name: str(groups[i]) for name, i in zip(names, order, strict=True)}
+    return images[order] if isinstance(images, np.ndarray) else [images[i] for i in order], by_name
+
+
+def _name_of(photo: Any, i: int) -> str:
+    """The name of the i-th image: its id or path, or its number."""
+    return str(photo) if isinstance(photo, Path) else str(getattr(photo, "id", i))
+
+
+def _whole_groups(batches: Iterable[list[EncodedImage]], group_of: dict[str, str]) -> Iterator[list[EncodedImage]]:
+    """The same images in batches that end with the last image of a group."""
+    waiting: list[EncodedImage] = []
+    for batch in batches:
+        waiting += batch
+        last = group_of[waiting[-1].name]
+        n_whole = next((i for i, one in enumerate(waiting) if group_of[one.name] == last), 0)
+        if n_whole:
+            yield waiting[:n_whole]
+            waiting = waiting[n_whole:]
+    if waiting:
+        yield waiting
+
+
+def find_photos(images: Any) -> list[Photo]:
     """Files and PIL images, one by one, from paths, folders, globs and images."""
     if isinstance(images, str | PathLike) or not isinstance(images, Iterable):
         images = [images]
-    photos: list[Path | Image] = []
+    photos: list[Photo] = []
     for image in images:
         if not isinstance(image, str | PathLike) and not hasattr(image, "convert"):
             raise HCEPError(f"images must be paths, PIL images or an array of embeddings, got {type(image).__name__}")
@@ -257,8 +304,18 @@ def _blocks(X: NDArray[Any]) -> Iterator[list[EncodedImage]]:
         yield [EncodedImage(name=str(start + i), embedding=row) for i, row in enumerate(rows)]
 
 
-def _encoded(
-    photos: Sequence[Path | Image], encoder: Encoder, skipped: list[tuple[str, str]] | None, where: bool
+def encode_files(files: Sequence[Path], saved: SavedModel, encoder: Encoder | str | None = None) -> NDArray[Any]:
+    """Embeddings of photos by the encoder of a model, (n_files, n_dims)."""
+    adapter = load_model_encoder(saved.encoder, saved.folder, encoder)
+    return np.stack([one.embedding for batch in encoded_photos(files, adapter, None, False) for one in batch])
+
+
+def encoded_photos(
+    photos: Sequence[Photo],
+    encoder: Encoder,
+    skipped: list[tuple[str, str]] | None,
+    where: bool,
+    n_at_once: int = BATCH,
 ) -> Iterator[list[EncodedImage]]:
     """Photos with their embeddings, a batch at a time; each is read once.
 
@@ -266,13 +323,16 @@ def _encoded(
     """
     from PIL.ImageOps import exif_transpose
 
-    from hcep.embeddings.images import ImageProblem, open_image
+    from hcep.embeddings.images import ImageItem, ImageProblem, open_image
 
-    def readable() -> Iterator[tuple[str, Path | Image, tuple[int, int], NDArray[np.float32]]]:
+    def readable() -> Iterator[tuple[str, Photo, tuple[int, int], NDArray[np.float32]]]:
         for i, photo in enumerate(photos):
-            name = str(photo) if isinstance(photo, Path) else str(i)
+            name = _name_of(photo, i)
             try:
-                image = open_image(photo) if isinstance(photo, Path) else exif_transpose(photo).convert("RGB")
+                if isinstance(photo, ImageItem):
+                    image = open_image(photo.path, box=photo.box)
+                else:
+                    image = open_image(photo) if isinstance(photo, Path) else exif_transpose(photo).convert("RGB")
                 yield name, photo, image.size, encoder.preprocess(image)
             except ImageProblem as problem:
                 if skipped is None:
@@ -280,7 +340,7 @@ def _encoded(
                 skipped.append((name, problem.reason))
 
     left = readable()
-    while batch := list(islice(left, BATCH)):
+    while batch := list(islice(left, n_at_once)):
         names, sources, sizes, arrays = zip(*batch, strict=True)
         X, features = encode_pixels(encoder, np.stack(arrays), where)
         yield [

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hcep.errors import HCEPError, quoted
+from hcep._files import read_csv, read_lines
+from hcep.classify.hedging import held_out_levels, is_limited
+from hcep.classify.path_model import PathModel
+from hcep.classify.right_level import promise
+from hcep.errors import HCEPError, quote, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.names import spelling_key
 
 #: Titles of the column of classes or concepts, and of the column of images.
 CONCEPTS = ("class", "concept", "label", "species", "taxon", "name")
 IMAGES = ("image", "id", "image_id", "file", "file_name", "filename", "path")
-#: What a calibrated model says about a list.
-VOID = "with --only, nothing is promised: the photos that the model was calibrated with were answered without the list"
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,32 @@ class Possible:
         for key in (image, Path(image).name):
             if key in self.by_image:
                 return self.by_image[key]
-        raise HCEPError(f"--only: the list has no row for image {image!r}; add what is possible there")
+        raise HCEPError(f"--only: the list has no row for image {quote(image)}; add what is possible there")
+
+    def same_everywhere(self) -> tuple[str, ...]:
+        """What is possible for all images; raises HCEPError if the list differs by image."""
+        if self.by_image is not None:
+            raise HCEPError("--only: calibrate with one list for all images; this one has a column of images")
+        return self.everywhere
+
+
+def promise_note(model: PathModel, sure: float, possible: Possible | None, by_group: bool) -> str | None:
+    """What a calibrated model promises about its answers, or why it promises nothing; None if it is not calibrated."""
+    held_out = model.held_out
+    if held_out is None:
+        return None
+    what = "groups of photos" if by_group else "photos"
+    if held_out.by_group != by_group:
+        these, others = ("groups of photos", "single photos") if held_out.by_group else ("single photos", "groups")
+        return f"nothing is promised about {others}: the model was calibrated with {these} (`hcep model calibrate`)"
+    everywhere = () if possible is None else possible.everywhere
+    if (possible is None or possible.by_image is None) and not is_limited(model, model.limits(only=everywhere), 1)[0]:
+        return (
+            promise(sure, held_out_levels(model, by_group), what)
+            or f"{len(held_out):,} held-out {what} are too few for a promise of {sure:g}"
+        )
+    how = f"with the list of {quoted(held_out.only, 3)}" if held_out.only else "without the list"
+    return f"nothing is promised: the photos that the model was calibrated with were answered {how}"
 
 
 def read_possible(path: Path, hierarchy: Hierarchy, on_note: Callable[[str], object]) -> Possible:
@@ -46,9 +72,8 @@ def read_possible(path: Path, hierarchy: Hierarchy, on_note: Callable[[str], obj
     rows = _rows(path)
     if not rows:
         raise HCEPError(f"--only: {str(path)!r} is empty; give one class or concept per line")
-    ids = {spelling_key(hierarchy.name(i)): i for i in reversed(hierarchy.ids)}
     names = list(dict.fromkeys(name for _, name in rows))
-    known = {name: name if name in hierarchy else ids.get(spelling_key(name)) for name in names}
+    known = _concepts(names, hierarchy)
     unknown = [name for name, concept in known.items() if concept is None]
     if len(unknown) == len(names):
         raise HCEPError(f"--only: none of the {len(names):,} names in {str(path)!r} is a concept: {quoted(unknown, 3)}")
@@ -69,19 +94,29 @@ def read_possible(path: Path, hierarchy: Hierarchy, on_note: Callable[[str], obj
     return Possible(by_image={image: tuple(concepts) for image, concepts in by_image.items()})
 
 
+def _concepts(names: list[str], hierarchy: Hierarchy) -> dict[str, str | None]:
+    """The concept of each name, which is an id or a name but for its spelling; None if there is no such concept."""
+    by_key: dict[str, list[str]] = {}
+    for concept in hierarchy:
+        if hierarchy.class_of(concept) == concept:  # a class and its own leaf have one name, which means the class
+            for key in {spelling_key(concept), spelling_key(hierarchy.name(concept))}:
+                by_key.setdefault(key, []).append(concept)
+    known: dict[str, str | None] = {}
+    for name in names:
+        matches = [name] if name in hierarchy else by_key.get(spelling_key(name), [])
+        if len(matches) > 1:
+            several = f"{quote(name)} is the name of {len(matches)} concepts"
+            raise HCEPError(f"--only: {several}; give the id of one: {quoted(matches)}")
+        known[name] = matches[0] if matches else None
+    return known
+
+
 def _rows(path: Path) -> list[tuple[str | None, str]]:
     """The image, if there is a column of images, and the concept of every row."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise HCEPError(f"--only: cannot read {str(path)!r}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise HCEPError(f"--only: {str(path)!r} is not text in UTF-8") from None
     if path.suffix.lower() not in (".csv", ".tsv"):
-        return [(None, line.strip()) for line in text.splitlines() if line.strip()]
-    lines = text.splitlines()
-    mark = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=(lines or [""])[0].count)
-    cells = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=mark) if any(map(str.strip, row))]
+        return [(None, line) for line in read_lines(path, option="--only: ")]
+    rows = read_csv(path, marks="\t" if path.suffix.lower() == ".tsv" else ",;\t", option="--only: ")
+    cells = [[cell.strip() for cell in row] for row in rows if any(map(str.strip, row))]
     if not cells:
         return []
     titles = [cell.lower() for cell in cells[0]]
@@ -92,7 +127,7 @@ def _rows(path: Path) -> list[tuple[str | None, str]]:
             f"--only: {str(path)!r} has the columns {quoted(cells[0], 10)}; call the one with the concepts `class`"
         )
     rows = cells if concept is None else cells[1:]
-    short = next((i for i, row in enumerate(rows, 1) if len(row) != len(titles) or not row[concept or 0]), None)
-    if short is not None:
-        raise HCEPError(f"--only: row {short} of {str(path)!r} has no concept, or not as many cells as the first line")
+    empty = next((i for i, row in enumerate(rows, 1) if not row[concept or 0]), None)
+    if empty is not None:
+        raise HCEPError(f"--only: row {empty:,} of {str(path)!r} has no concept")
     return [(None if image is None else row[image], row[concept or 0]) for row in rows]

@@ -1,4 +1,4 @@
-"""Answers as one HTML file, or in a notebook: a card each, to sort and filter; maps appear on hover or tap."""
+"""Answers as one HTML file, or in a notebook: a card each, with the photo, its maps and the path of concepts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcep._checks import render_html
 from hcep.errors import HCEPError
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).with_name("templates")
 #: Longer side and JPEG quality of the photos, for up to so many of them: a thousand still open quickly.
 SIZES = ((60, 520, 82), (300, 320, 78), (10**9, 200, 72))
-#: Longer side and JPEG quality of training photos, and of photos in a notebook.
-SMALL, IN_NOTEBOOK = (112, 70), (320, 82)
+#: Longer side and JPEG quality of training photos, of the photos below the thumbnails of maps, and in a notebook.
+SMALL, BELOW_MAPS, IN_NOTEBOOK = (112, 70), (168, 70), (420, 82)
 #: Pixels per position in the overlays; the browser smooths further.
 OVERLAY = 4
 #: What a reader must know about maps that are not exact.
 MAPS = {
-    "approximate": "The maps are approximate: the model does not take the plain mean over positions.",
+    "approximate": "The maps are approximate: the encoder does not simply average over the photo.",
     "occlusion": "The maps are approximate, by occlusion: they show what is lost when a part of the photo is covered.",
 }
 #: Siblings named beside a concept; all but the first only from this probability on.
@@ -36,15 +36,24 @@ N_SIBLINGS, UNLIKELY = 3, 0.01
 N_CARDS = 12
 
 
+class ReportTable(NamedTuple):
+    """A table below the images of a report; the first row is its head."""
+
+    heading: str
+    text: str
+    rows: Sequence[Sequence[str]]
+
+
 def photo_report(
     answers: Sequence[Answer],
     title: str = "HCEP explanations",
     introduction: str = "",
-    rows: Sequence[Sequence[str]] = (),
+    tables: Sequence[ReportTable] = (),
+    captions: Sequence[tuple[str, str]] = (),
 ) -> str:
     """Answers as one HTML document with its own small script; every text in it is escaped.
 
-    `introduction` is text, and `rows` a table with its head first, to show before the images.
+    `captions` are a heading and a text above each answer; `tables` stand below all of them.
     """
     _, size, quality = next(row for row in SIZES if len(answers) <= row[0])
     hows = dict.fromkeys(answer.mapping for answer in answers)
@@ -52,7 +61,8 @@ def photo_report(
         TEMPLATES / "report.html",
         title=title,
         introduction=introduction,
-        rows=rows,
+        tables=tables,
+        captions=captions,
         facts=_facts(answers),
         notes=[MAPS[how] for how in hows if how in MAPS],
         levels=list(dict.fromkeys((answer.sure, answer.promise) for answer in answers)),
@@ -62,12 +72,11 @@ def photo_report(
 
 
 def notebook_cards(answers: Sequence[Answer]) -> str:
-    """The first answers as cards for a notebook; maps, if any, as a strip below each."""
+    """The first answers as cards for a notebook."""
     shown = answers[:N_CARDS]
     return render_html(
         TEMPLATES / "notebook.html",
-        answers=[answer.replaced(maps=None) for answer in shown],
-        strips=[None if answer.maps is None else thumbnail(answer.strip(200), 1600) for answer in shown],
+        answers=shown,
         n_more=len(answers) - len(shown),
         pictures=Pictures(*IN_NOTEBOOK, inline=True),
     )
@@ -81,17 +90,24 @@ class Pictures:
 
     def __init__(self, size: int, quality: int, inline: bool = False) -> None:
         self.size, self.quality, self.inline = size, quality, inline
-        self.percent, self.place = percent, map_place
+        self.percent, self.place, self.object_name = percent, map_place, object_name
         self.small: list[str] = []
         self._numbers: dict[str, int | None] = {}
 
-    def photo(self, answer: Answer) -> str | None:
-        """The picture; None for an embedding, or if the file is gone."""
-        source = answer.context.source
+    def photo(self, answer: Answer, small: bool = False) -> str | None:
+        """The picture, or a `small` one to lie below maps; None for an embedding, or if the file is gone."""
+        source, (size, quality) = answer.context.source, BELOW_MAPS if small else (self.size, self.quality)
         try:
-            return thumbnail(source if isinstance(source, Path) else answer.photo(), self.size, self.quality)
+            return thumbnail(source if isinstance(source, Path) else answer.photo(), size, quality)
         except HCEPError:
             return None
+
+    def main_map(self, answer: Answer) -> tuple[str, str] | None:
+        """The map to show on the photo and what red on it speaks for, see `main_evidence`."""
+        if answer.maps is None or not answer.path:
+            return None
+        evidence, name = main_evidence(answer)
+        return overlay_uri(evidence), name
 
     def concept_map(self, answer: Answer, step: Step) -> str | None:
         """The map of a concept; the concepts of a photo share one scale of colours."""
@@ -100,6 +116,14 @@ class Pictures:
         if answer.maps is None:
             return None
         return overlay_uri(answer.maps.concepts[step.synset], common_limit(list(answer.maps.concepts.values())))
+
+    def object_map(self, answer: Answer, i: int) -> str | None:
+        """The map of an object; the objects of a photo share one scale of colours."""
+        from hcep.explain.map_drawing import common_limit
+
+        if answer.maps is None:
+            return None
+        return overlay_uri(answer.maps.objects[i], common_limit(answer.maps.objects))
 
     def margin_map(self, answer: Answer, label: str) -> str | None:
         return None if answer.maps is None else overlay_uri(answer.maps.margins[label])
@@ -117,6 +141,15 @@ class Pictures:
             for photo, number in numbered
             if number is not None
         ]
+
+    def n_sure(self, answer: Answer) -> int:
+        """How many concepts of the path are the answer or above it; the others are guesses."""
+        if answer.is_decided:
+            return len(answer.path)
+        sure = answer.answer
+        if sure is not None and answer.context.explainer is not None:
+            sure = answer.context.model.hierarchy.merged_into(sure)
+        return next((i for i, step in enumerate(answer.path, start=1) if step.synset == sure), 0)
 
     def siblings(self, answer: Answer, step: int) -> str:
         """The most likely siblings of a concept of the path, in words."""
@@ -163,6 +196,25 @@ class Pictures:
         return self._numbers[photo.file]
 
 
+def main_evidence(answer: Answer) -> tuple[EvidenceMap, str]:
+    """The map that says most about an answer, and what it is evidence for.
+
+    That is the map against the first class that the answer is compared with, if any; or else the map of the largest
+    object against the next, if there are several; or else the map of the concept that adds most of the evidence.
+    """
+    for rival in (contrast.rival for contrast in answer.contrasts):
+        return answer.margin_map(rival.label), f"{answer.name} rather than {rival.name}"
+    for evidence in answer.maps.objects if answer.maps is not None else ():
+        return evidence, object_name(answer, 0)
+    step = max(answer.path, key=lambda step: step.share)
+    return answer.where(step.synset), step.name
+
+
+def object_name(answer: Answer, i: int) -> str:
+    """What the map of an object is evidence for (see `ImageMaps.objects`)."""
+    return f"{answer.objects[i].name} rather than {answer.objects[0 if i else 1].name}"
+
+
 def thumbnail(photo: str | Path | Image, size: int = 160, quality: int = 80) -> str:
     """A small JPEG of an image or an image file as a data URI, so that a report stays one file."""
     from hcep.embeddings.images import open_image, small_jpeg
@@ -197,12 +249,13 @@ def _facts(answers: Sequence[Answer]) -> list[tuple[str, str]]:
     if judged:
         share = f"right, by the names of folders ({100 * right / len(judged):.1f} %)"
         facts.append((f"{right:,} of {len(judged):,}", share))
-    above = sum(answer.answer not in (None, answer.label) for answer in answers)
+    own = [answer for answer in answers if not answer.is_decided]
+    above = sum(answer.answer not in (None, answer.label) for answer in own)
     facts += [(f"{above:,}", f"answered above the classes: {UNCLEAR}")] if above else []
-    nothing = sum(answer.answer is None for answer in answers)
+    nothing = sum(answer.answer is None for answer in own)
     facts += [(f"{nothing:,}", NOTHING)] if nothing else []
     if n_corrected:
         facts.append((f"{n_corrected:,}", "corrected by people"))
     if any(answer.unlike is not None for answer in answers):
-        facts.append((f"{sum(bool(answer.unlike) for answer in answers):,}", UNLIKE))
+        facts.append((f"{sum(bool(answer.unlike) for answer in own):,}", UNLIKE))
     return facts

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hcep.dictionary import ConceptDictionary, PathProblem
-from hcep.errors import HCEPError, near_matches, quoted
+from hcep.errors import HCEPError, near_matches, quote, quoted
 
 if TYPE_CHECKING:
     from hcep.embeddings import Encoder
@@ -51,6 +51,8 @@ class ImageMaps:
     region: tuple[float, float, float, float]
     size: tuple[int, int]  #: width and height of the photo
     how: str  #: ``"exact"``, ``"approximate"`` or ``"occlusion"``
+    #: of each object: the evidence for it rather than for the largest other object
+    objects: tuple[EvidenceMap, ...] = ()
 
     @property
     def exact(self) -> bool:
@@ -62,10 +64,14 @@ class ImageMaps:
         evidence = self.concepts.get(concept) or by_name.get(concept)
         if evidence is None:
             raise HCEPError(
-                f"{concept!r} is not on the path of this image, which has {quoted(self.names, 20)}."
+                f"{quote(concept)} is not on the path of this image, which has {quoted(self.names, 20)}."
                 + near_matches(concept, [*self.concepts, *self.names])
             )
         return evidence
+
+
+#: Paths that stay prepared.
+KEPT_PATHS = 64
 
 
 class _OpenPath:
@@ -89,22 +95,29 @@ class _OpenPath:
 
 
 class PathMaps:
-    """Makes maps for the paths of one dictionary and anchor; each path is prepared once."""
+    """Makes maps for the paths of one dictionary and anchor; the last paths stay prepared."""
 
     def __init__(self, dictionary: ConceptDictionary, anchor: float) -> None:
         self.dictionary, self.problem = dictionary, dictionary.path_problem(anchor)
         self._paths: dict[int, _OpenPath] = {}
 
-    def image_maps(self, image: EncodedImage, encoder: Encoder, node: int, rivals: Mapping[str, int]) -> ImageMaps:
-        """The maps of a photo whose path ends in `node`, with margins over rivals: path-tree nodes by label."""
+    def image_maps(
+        self, image: EncodedImage, encoder: Encoder, node: int, rivals: Mapping[str, int], objects: Sequence[int] = ()
+    ) -> ImageMaps:
+        """The maps of a photo whose path ends in `node`, with margins over rivals: path-tree nodes by label.
+
+        `objects` are the ends of the paths that the photo is a sum of, the largest share first.
+        """
         exact, h, tree = getattr(encoder, "maps_are_exact", False), self.dictionary.hierarchy, self.problem.tree
         if image.features is not None:
             vector = None if exact else image.embedding
-            maps = self.maps(node, list(rivals.values()), image.features, vector)
-            how = "exact" if all(one.exact for one in maps) else "approximate"
+            maps_of = partial(self.maps, features=image.features, vector=vector)
         else:
             assert image.pixels is not None
-            maps, how = self.occlusion_maps(node, list(rivals.values()), occluded(encoder, image.pixels)), "occlusion"
+            maps_of = partial(self.occlusion_maps, vectors=occluded(encoder, image.pixels))
+        maps, several = maps_of(node, list(rivals.values())), enumerate(objects if len(objects) > 1 else ())
+        apart = [maps_of(end, [objects[0 if i else 1]])[-1] for i, end in several]
+        inexact = "occlusion" if image.features is None else "approximate"
         ids = [h.ids[s] for s in tree.synset[self.problem.nodes_of_path[node][: tree.level[node]]]]
         return ImageMaps(
             concepts=dict(zip(ids, maps[: len(ids)], strict=True)),
@@ -112,7 +125,8 @@ class PathMaps:
             margins=dict(zip(rivals, maps[len(ids) :], strict=True)),
             region=_seen_region(encoder, *image.size),
             size=image.size,
-            how=how,
+            how="exact" if all(one.exact for one in maps) else inexact,
+            objects=tuple(apart),
         )
 
     def maps(
@@ -170,6 +184,8 @@ class PathMaps:
 
     def _path(self, node: int) -> _OpenPath:
         if node not in self._paths:
+            if len(self._paths) >= KEPT_PATHS:  # each has two vectors per level, and a server meets all paths
+                self._paths.clear()
             self._paths[node] = _OpenPath(self.problem, node)
         return self._paths[node]
 

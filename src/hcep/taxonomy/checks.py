@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 
 from hcep.datasets.hierarchies import NAMED, place_of
-from hcep.errors import HierarchyError, counted, near_matches, quoted
+from hcep.errors import HierarchyError, counted, near_matches, quote, quoted
 from hcep.hierarchy import serial
-from hcep.hierarchy.edges import find_cycles, is_virtual
+from hcep.hierarchy.edges import find_cycles, is_virtual, loop, many_paths, refuse_many_paths
 from hcep.hierarchy.files import class_ids, hierarchy_in
 from hcep.hierarchy.formats.source import MAX_BYTES, Source, open_source
 from hcep.hierarchy.formats.table_file import DELIMITERS
@@ -82,6 +82,10 @@ def lint(hierarchy: Hierarchy, classes: Iterable[str] | None = None) -> list[Fin
     Edges that are not a hierarchy, because of a cycle for instance, are for `lint_edges` and `lint_file`. Classes are
     looked up as `match_classes` does.
     """
+    try:
+        refuse_many_paths(hierarchy)
+    except HierarchyError as error:
+        return [Finding("error", "too-many-paths", str(error), ())]
     labels = dict.fromkeys(class_ids(hierarchy, classes or ()).values())
     chains = [s for s in hierarchy.ids[1:] if len(hierarchy.children(s)) == 1 and s not in labels]
     text = "with one child; a model merges each into its child, and --collapse does so in the file"
@@ -113,12 +117,14 @@ def _graph(hierarchy: Hierarchy) -> Iterator[Finding]:
         yield from _several_roots(tops, "were")
         text = "with neither parents nor children; give each a parent, or remove it"
         yield from findings_about("warning", "orphan", alone, text)
+    if warning := many_paths(hierarchy):
+        yield Finding("warning", "many-paths", warning, ())
     several = [s for s in hierarchy if len(hierarchy.parents(s)) > 1]
     text = "with several parents, which is allowed; `hcep hierarchy convert --single-parent first` keeps one"
-    parents = (f"{hierarchy.name(s)!r}: {quoted(map(hierarchy.name, hierarchy.parents(s)))}" for s in several)
+    parents = (f"{quote(hierarchy.name(s))}: {quoted(map(hierarchy.name, hierarchy.parents(s)))}" for s in several)
     yield from findings_about("note", "several-parents", several, text, examples=parents)
-    above = {s: {a for p in hierarchy.parents(s) for a in hierarchy.ancestors(p)} for s in several}
-    cuts = [Cut(parent, s) for s in several for parent in hierarchy.parents(s) if parent in above[s]]
+    above = ((s, {a for p in hierarchy.parents(s) for a in hierarchy.ancestors(p)}) for s in several)
+    cuts = [Cut(parent, s) for s, higher in above for parent in hierarchy.parents(s) if parent in higher]
     text = "below a concept and also directly below one above it; remove that edge, a shortcut"
     yield from findings_about("warning", "shortcut", dict.fromkeys(cut.child for cut in cuts), text, fixes=cuts)
 
@@ -138,7 +144,7 @@ def _names(hierarchy: Hierarchy) -> Iterator[Finding]:
 
     def of_pairs(severity: Severity, code: str, pairs: list[tuple[str, str]], text: str) -> list[Finding]:
         synsets = (ids[name] for pair in pairs for name in pair)
-        examples = (f"{a!r} and {b!r}" for a, b in pairs)
+        examples = (f"{quote(a)} and {quote(b)}" for a, b in pairs)
         return findings_about(
             severity, code, pairs, f"of names {text}", noun="pair", synsets=synsets, examples=examples
         )
@@ -180,7 +186,7 @@ def _classes(hierarchy: Hierarchy, classes: list[str]) -> list[Finding]:
     missing = [c for c in classes if c not in hierarchy and c not in own]
     inner = [c for c in classes if c in hierarchy and not hierarchy.is_leaf(c) and c not in own]
     extra = [leaf for leaf in hierarchy.leaves if hierarchy.class_of(leaf) not in wanted]
-    near = (f"{c!r}: {near_matches(c, hierarchy.ids).strip() or 'no near match'}" for c in missing[:20])
+    near = (f"{quote(c)}: {near_matches(c, hierarchy.ids).strip() or 'no near match'}" for c in missing[:20])
     unknown = "of the data not in the hierarchy; add it below a parent, or correct the label"
     above = "of the data with concepts below; each gets a leaf of its own below itself"
     unused = "without a class in the data; left out when a model is fitted"
@@ -223,12 +229,11 @@ def lint_edges(edges: Iterable[Sequence[str]], places: Sequence[str] | None = No
         names.setdefault(rows[i][1], {}).update(dict.fromkeys(rows[i][2:]))
     several = {synset: all_names for synset, all_names in names.items() if len(all_names) > 1}
     two_names = "with several names; keep one, or give each meaning its own id"
-    examples = (f"{synset!r}: {quoted(all_names)}" for synset, all_names in several.items())
+    examples = (f"{quote(synset)}: {quoted(all_names)}" for synset, all_names in several.items())
     cycles = []
     for cycle in (all_cycles := list(find_cycles(graph)))[:MAX_CYCLES]:
-        loop = " → ".join(map(repr, [*cycle, cycle[0]]))
-        text = f"a cycle of {len(cycle)} concepts: {loop}; remove one of these edges"
-        cycles.append(Finding("error", "cycle", text, tuple(cycle), examples=(loop,)))
+        text = f"a cycle of {len(cycle)} concepts: {loop(cycle)}; remove one of these edges"
+        cycles.append(Finding("error", "cycle", text, tuple(cycle), examples=(loop(cycle),)))
     if more := tuple(cycle[0] for cycle in all_cycles[MAX_CYCLES:]):
         cycles.append(Finding("error", "cycle", f"{len(more)} more cycles; break those above first", more))
     return [
@@ -305,4 +310,4 @@ def _json_edges(source: Source) -> RawEdges | None:
         return Hierarchy.from_json(json.dumps(data))
 
     pairs: list[Sequence[str]] = [(parent, s.get("id")) for s in synsets for parent in s.get("parents", ())]
-    return pairs, [f"concept {pair[1]!r}" for pair in pairs], cleaned
+    return pairs, [f"concept {quote(pair[1])}" for pair in pairs], cleaned

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import ClassVar
 
-from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
+from hcep.errors import HCEPError, HierarchyError, near_matches, quote, quoted
 from hcep.hierarchy.edges import reach
 from hcep.hierarchy.files import class_ids
 from hcep.hierarchy.graph import Hierarchy
@@ -22,7 +22,7 @@ class WorkingCopy:
         self.names = {synset: hierarchy.name(synset) for synset in hierarchy}
         self.merged = {synset: hierarchy.merged(synset) for synset in hierarchy}
         self.own_leaves = dict(hierarchy.own_leaves)
-        self.ranks = hierarchy.ranks
+        self.ranks, self.columns = dict(hierarchy.ranks), hierarchy.columns
         self.classes = {c for c in class_ids(hierarchy, classes).values() if c in hierarchy or c in self.own_leaves}
         self.class_of = {leaf: c for c, leaf in self.own_leaves.items()}
         self._emptied: list[str] = []
@@ -35,17 +35,19 @@ class WorkingCopy:
         matches = [synset for synset, name in self.names.items() if name.casefold() == concept.casefold()]
         matches = [synset for synset in matches if self.class_of.get(synset) not in matches]  # the class, not its leaf
         if len(matches) > 1:
-            raise HierarchyError(f"{concept!r} is the name of {len(matches)} concepts; give one id: {quoted(matches)}")
+            raise HierarchyError(
+                f"{quote(concept)} is the name of {len(matches)} concepts; give one id: {quoted(matches)}"
+            )
         if not matches:
             known = [*self.parents, *(name for synset, name in self.names.items() if name != synset)]
             raise HierarchyError(
-                f"{concept!r} is neither the id nor the name of a concept.{near_matches(concept, known)}"
+                f"{quote(concept)} is neither the id nor the name of a concept.{near_matches(concept, known)}"
             )
         return matches[0]
 
     def label(self, synset: str) -> str:
         name = self.names[synset]
-        return repr(synset) if name == synset else f"{name!r} ({synset})"
+        return repr(synset) if name == synset else f"{quote(name)} ({synset})"
 
     def link(self, parent: str, child: str, instead_of: str | None = None) -> None:
         """Add an edge; the new parent stands where `instead_of` stood among the child's parents."""
@@ -110,14 +112,15 @@ class WorkingCopy:
     def refuse_own_leaf_parent(self, parent: str) -> None:
         if parent in self.class_of:
             raise HierarchyError(
-                f"{self.label(parent)} is the leaf of the class {self.class_of[parent]!r} and cannot have children; "
-                f"use {self.label(self.parents[parent][0])} as their parent"
+                f"{self.label(parent)} is the leaf of the class {quote(self.class_of[parent])} and cannot have "
+                f"children; use {self.label(self.parents[parent][0])} as their parent"
             )
 
     def hierarchy(self) -> Hierarchy:
         place = {synset: i for i, synset in enumerate(self.parents)}
         parents = [[place[p] for p in above] for above in self.parents.values()]
-        return Hierarchy(list(self.parents), parents, self.names, self.merged, self.own_leaves, self.ranks)
+        rest = (self.names, self.merged, self.own_leaves, self.ranks, self.columns)
+        return Hierarchy(list(self.parents), parents, *rest)
 
 
 @dataclass(frozen=True)
@@ -154,8 +157,8 @@ class Move(Edit):
                 copy.unlink(parent, synset)
 
     def __str__(self) -> str:
-        source = "" if self.from_parent is None else f" from {self.from_parent!r}"
-        return f"move {self.synset!r}{source} to {self.to_parent!r}"
+        source = "" if self.from_parent is None else f" from {quote(self.from_parent)}"
+        return f"move {quote(self.synset)}{source} to {quote(self.to_parent)}"
 
 
 @dataclass(frozen=True)
@@ -175,6 +178,8 @@ class Add(Edit):
             raise HierarchyError("the id of the new concept is blank")
         if synset in copy.parents:
             raise HierarchyError(f"there is already a concept {copy.label(synset)}; choose another id")
+        rank = copy.hierarchy().rank_of_place(parent, children) if copy.ranks else None
+        copy.ranks |= {synset: rank} if rank else {}
         copy.parents[synset], copy.children[synset] = [], {}
         copy.names[synset], copy.merged[synset] = self.name or synset, ()
         copy.link(parent, synset)
@@ -366,7 +371,7 @@ def _parts(option: str, form: str, text: str, *checks: Callable[[str], bool]) ->
     if not ways and 2 <= len(pieces) <= len(checks) and all(pieces):
         return pieces  # an unknown concept: the edit's own error names it, with near matches
     what = "can be split in several ways" if ways else "has another form, or names no concept"
-    raise HCEPError(f"{option}: expected {form}; {text!r} {what}. Give concepts by their ids")
+    raise HCEPError(f"{option}: expected {form}; {quote(text)} {what}. Give concepts by their ids")
 
 
 def refuse_inner_classes(before: Hierarchy, after: Hierarchy, classes: Sequence[str] | None = None) -> None:
@@ -375,9 +380,9 @@ def refuse_inner_classes(before: Hierarchy, after: Hierarchy, classes: Sequence[
     inner = [leaf for leaf in kept if leaf in after and after.children(leaf)]
     if inner:
         raise HierarchyError(
-            f"class {quoted(inner)} would be lost: with {quoted(after.children(inner[0]))} below it, {inner[0]!r} is "
-            f"not a leaf. Add a concept above both instead (--add NAME:PARENT:{inner[0]} --move CONCEPT:NAME), or pass "
-            "--classes if it is not a class"
+            f"class {quoted(inner)} would be lost: with {quoted(after.children(inner[0]))} below it, {quote(inner[0])} "
+            f"is not a leaf. Add a concept above both instead (--add NAME:PARENT:{inner[0]} --move CONCEPT:NAME), or "
+            "pass --classes if it is not a class"
         )
 
 

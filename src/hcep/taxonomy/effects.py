@@ -128,7 +128,7 @@ class HeldOut:
         for fold in self.folds:
             leaves = [prepared.leaf_of(str(label)) for label in fold.model.classes.tolist()]
             embeddings = average_upwards(prepared, dict(zip(leaves, fold.means, strict=True)))
-            dictionary = ConceptDictionary(prepared, embeddings)
+            dictionary = ConceptDictionary(prepared, embeddings, anchor_unit=fold.model.dictionary.anchor_unit)
             model = replace(fold.model, leaves=np.array(leaves), dictionary=dictionary, head=None)
             result = model.pursue(fold.images)
             paths += result.paths

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.transform import unit_rows
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quote
 from hcep.evaluate.truths import as_labels
 from hcep.hierarchy import Hierarchy
 from hcep.taxonomy.checks import Finding, findings_about, fix, lint_file
@@ -81,7 +81,7 @@ def lint_embeddings(
     Parameters
     ----------
     X : (n_images, n_dims) array
-    y : (n_images,) array of str
+    y : (n_images,) array of str; images that are labelled above the classes of others are left out, as a note says
     ids : (n_images,) array of str; names of the images in findings; row numbers by default
     max_moves : maximum number of moves to measure, the clearest cases first
     n_images : maximum number of images listed in a finding, the worst first
@@ -92,7 +92,11 @@ def lint_embeddings(
     names = [str(i) for i in (range(len(labels)) if ids is None else np.asarray(ids).tolist())]
     if len(names) != len(labels):
         raise HCEPError(f"ids must have one name per image; got {len(names):,} ids and {len(labels):,} labels")
-    held_out = HeldOut.from_images(hierarchy, images, labels) if held_out is None else held_out
+    coarse: list[Finding] = []
+    if held_out is None:
+        exact, coarse = _exact_images(hierarchy, labels)
+        images, labels, names = images[exact], labels[exact], np.array(names)[exact].tolist()
+        held_out = HeldOut.from_images(hierarchy, images, labels)
     dictionary = held_out.dictionary
     leaf_of = {label: dictionary.hierarchy.leaf_of(label) for label in np.unique(labels).tolist()}
     leaves = np.array([leaf_of[label] for label in labels.tolist()])
@@ -103,11 +107,21 @@ def lint_embeddings(
     reported = {proposal.move.synset for proposal in tried}
     rest = [p.move.synset for p in proposals[max_moves:] if p.move.synset not in reported]
     return [
+        *coarse,
         *_containment(labelled),
         *_orthogonality(labelled),
         *(move_finding(held_out.hierarchy, one) for one in measured),
         *_more("nearer-parent", rest, "another parent is nearer, less clearly"),
     ]
+
+
+def _exact_images(hierarchy: Hierarchy, labels: NDArray[np.str_]) -> tuple[NDArray[np.bool_], list[Finding]]:
+    """Which images are labelled with a class, and a note on those labelled with a concept above other labels."""
+    above = {concept for label in np.unique(labels).tolist() for concept in hierarchy.ancestors(label)}
+    exact = ~np.isin(labels, list(above))
+    text = f"{(~exact).sum():,} of {len(labels):,} images are labelled above the classes"
+    note = Finding("note", "coarse-labels", f"{text}; the checks with images use the others", ())
+    return exact, [] if exact.all() else [note]
 
 
 def _containment(images: _Images) -> Iterator[Finding]:
@@ -130,13 +144,25 @@ def _containment(images: _Images) -> Iterator[Finding]:
         outside = sorted((s for s, angle in angles[i].items() if angle > cone), key=lambda s: -angles[i][s])
         rows = images.below(*outside)
         text = (
-            f"{hierarchy.name(synset)!r}: {len(outside)} of {len(angles[i])} concepts below lie outside its cone of "
-            f"{cone:.0f}°, {hierarchy.name(outside[0])!r} at {angles[i][outside[0]]:.0f}°; "
-            "check these images, or split the concept"
+            f"{quote(hierarchy.name(synset))}: photos of {len(outside)} of the {len(angles[i])} concepts below it look "
+            f"unlike the others, {_likeness(hierarchy, units, i, outside[0])}; check these images, or split the concept"
         )
         yield images.finding("containment", text, (synset, *outside), rows, -(unit_rows(images.x[rows]) @ units[i]))
     rest = [hierarchy.ids[i] for i in worst[N_SYNSETS:]]
-    yield from _more("containment", rest, "concepts below lie outside the cone")
+    yield from _more("containment", rest, "photos of concepts below look unlike the others")
+
+
+def _likeness(hierarchy: Hierarchy, units: Floats, i: int, synset: str) -> str:
+    """What the photos of a concept below the i-th look like: another concept of its level, or least like its others."""
+    level = np.flatnonzero(hierarchy.levels == hierarchy.levels[i])
+    cosines = units[level] @ units[hierarchy.index(synset)]
+    nearest = int(level[np.argmax(cosines)])
+    name = hierarchy.name(synset)
+    return (
+        f"those of {quote(name)} most of all"
+        if nearest == i
+        else f"and photos of {quote(name)} look, on average, more like {quote(hierarchy.name(hierarchy.ids[nearest]))}"
+    )
 
 
 def _orthogonality(images: _Images) -> Iterator[Finding]:
@@ -150,13 +176,13 @@ def _orthogonality(images: _Images) -> Iterator[Finding]:
         rows = images.below(child)
         lean = np.sign(cosine) * (unit_rows(images.x[rows] - above.astype(images.x.dtype)) @ above)
         text = (
-            f"{hierarchy.name(child)!r}: its atom is not orthogonal to its parent {hierarchy.name(parent)!r} "
-            f"(cosine {cosine:+.2f}, 0 expected); these images lie further {'out' if cosine > 0 else 'in'} than "
-            "the parent: check them, or the place of the concept"
+            f"{quote(hierarchy.name(child))}: its photos look like {'more' if cosine > 0 else 'less'} typical photos "
+            f"of its parent {quote(hierarchy.name(parent))} rather than like a kind of their own; check these images, "
+            "or the place of the concept"
         )
         yield images.finding("orthogonality", text, (child, parent), rows, lean)
     rest = [dictionary.edges[measured.atom[k]][1] for k in worst[N_SYNSETS:]]
-    yield from _more("orthogonality", rest, "the atom is not orthogonal to the parent")
+    yield from _more("orthogonality", rest, "photos look like more or less typical ones of the parent")
 
 
 def _more(code: str, synsets: list[str], what: str) -> list[Finding]:
@@ -172,10 +198,10 @@ def move_finding(hierarchy: Hierarchy, measured: MeasuredMove) -> Finding:
     tried = f", corrected for {measured.n_tried:,} moves tried" if measured.n_tried > 1 else ""
     verdict = "a clear gain, though the present place may be intended" if measured.helps else "no clear gain"
     text = (
-        f"in this encoder's space {child} lies nearer to {other} than to its parent {own} "
-        f"({measured.distance:.2f} against {measured.own_distance:.2f}); with it there held-out "
-        f"support F1 changes by {gain.difference:+.4f} (95% interval {gain.low:+.4f} to {gain.high:+.4f}{tried}), "
-        f"accuracy by {measured.effect.accuracy.difference:+.4f}: {verdict}"
+        f"photos of {child} look, on average, more like {other} than like its parent {own}; moving it there changes "
+        f"the right concepts on the paths of held-out photos (support F1) by {100 * gain.difference:+.2f} points (95% "
+        f"interval {100 * gain.low:+.2f} to {100 * gain.high:+.2f}{tried}) and the right classes by "
+        f"{100 * measured.effect.accuracy.difference:+.2f} points: {verdict}"
     )
     finding = Finding("warning", "nearer-parent", text, synsets, (move,), measured=measured)
     return finding if measured.helps else replace(finding, severity="note", fixes=())
@@ -237,6 +263,9 @@ def review(
         return Review(findings, left, None, None)
     after, effects = before, dict[str, Effect]()
     X, y, ids = _known_images(before, [*before, *before.own_leaves], *(images or ([], [], [])))
+    exact, coarse = _exact_images(before, y)
+    findings += coarse
+    X, y, ids = X[exact], y[exact], ids[exact]
     if len(np.unique(y)) > 1:
         held_out = HeldOut.from_images(before, X, y)
         limits: Any = {"n_images": n_images, "max_moves": max_moves, "progress": progress}

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeVar, get_args
 import msgspec
 
 from hcep._files import cache_folder, write_bytes
-from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
+from hcep.errors import HCEPError, HierarchyError, near_matches, quote, quoted
 from hcep.hierarchy.edges import VIRTUAL_ROOT, reach
 from hcep.hierarchy.graph import Hierarchy
 
@@ -69,7 +69,7 @@ class WordNet:
 
     def __init__(self, database: str | os.PathLike[str] | None = None, *, pos: Pos = "noun") -> None:
         if pos not in get_args(Pos):
-            raise HierarchyError(f"pos must be 'noun' or 'verb', which have hypernyms; got {pos!r}")
+            raise HierarchyError(f"pos must be 'noun' or 'verb', which have hypernyms; got {quote(pos)}")
         places = list(dict.fromkeys(usual_places())) if database is None else [Path(database), Path(database, "dict")]
         folders = [place for place in places if all((place / f"{kind}.{pos}").is_file() for kind in ("data", "index"))]
         if not folders and database is not None:
@@ -92,7 +92,7 @@ class WordNet:
             # All words would take seconds: a typing error rarely changes the first letter, or the length by much.
             near = [w for w in known if w[:1] == joined[:1] and abs(len(w) - len(joined)) < 4]
             close = near_matches(joined, near)
-            raise HierarchyError(f"{word!r} is not in WordNet {self.tables.version} as a {self.pos}.{close}")
+            raise HierarchyError(f"{quote(word)} is not in WordNet {self.tables.version} as a {self.pos}.{close}")
         return tuple(
             # The gloss without its examples.
             Sense(f"{lemma}.{self._letter}.{i:02d}", self._id(at), self.tables.synsets[at].gloss.split('; "')[0])
@@ -102,31 +102,35 @@ class WordNet:
     def id(self, synset: str, *, on_ambiguous: Ambiguous = "raise") -> str:
         """The WordNet id of an id, a synset name or a word."""
         if on_ambiguous not in ("raise", "first"):
-            raise HierarchyError(f"on_ambiguous must be 'raise' or 'first', got {on_ambiguous!r}")
+            raise HierarchyError(f"on_ambiguous must be 'raise' or 'first', got {quote(on_ambiguous)}")
         if not isinstance(synset, str) or not synset.strip():
-            raise HierarchyError(f"expected a WordNet id, a synset name or a word, got {synset!r}")
+            raise HierarchyError(f"expected a WordNet id, a synset name or a word, got {quote(synset)}")
         if SYNSET_ID.fullmatch(synset):
             version = self.tables.version
             if synset[0] != self._letter:
-                raise HierarchyError(f"{synset!r} is not the id of a {self.pos}, such as {self._id(1740)!r}; see pos=")
+                raise HierarchyError(
+                    f"{quote(synset)} is not the id of a {self.pos}, such as {quote(self._id(1740))}; see pos="
+                )
             if int(synset[1:]) not in self.tables.synsets:
                 cause = f"ImageNet's ids are from WordNet 3.0, and this database is {version}: pass database= with 3.0"
                 cause = "ids of other versions differ" if version == "3.0" else cause
-                raise HierarchyError(f"{synset!r} is not in WordNet {version} in {str(self.folder)!r}; {cause}")
+                raise HierarchyError(f"{quote(synset)} is not in WordNet {version} in {str(self.folder)!r}; {cause}")
             return synset
         if name := SYNSET_NAME.fullmatch(synset.strip()):
             if name["letter"] != self._letter:
                 expected = f"a {self.pos}, such as 'cat.{self._letter}.01'"
-                raise HierarchyError(f"{synset!r} is not the name of {expected}; see pos=")
+                raise HierarchyError(f"{quote(synset)} is not the name of {expected}; see pos=")
             senses, number = self.senses(name["lemma"]), int(name["number"])
             if not 1 <= number <= len(senses):
-                raise HierarchyError(f"{synset!r}: {name['lemma']!r} has senses 1 to {len(senses)} as a {self.pos}")
+                raise HierarchyError(
+                    f"{quote(synset)}: {quote(name['lemma'])} has senses 1 to {len(senses)} as a {self.pos}"
+                )
             return senses[number - 1].id
         senses = self.senses(synset)
         if len(senses) > 1 and on_ambiguous == "raise":
             listed = "; ".join(f"{s.name} ({s.id}): {s.gloss}" for s in senses)
             raise HierarchyError(
-                f"{synset!r} has {len(senses)} senses; give the name or id of one, or pass on_ambiguous='first' "
+                f"{quote(synset)} has {len(senses)} senses; give the name or id of one, or pass on_ambiguous='first' "
                 f"(-P on_ambiguous=first on the command line) for the most frequent: {listed}"
             )
         return senses[0].id
@@ -144,7 +148,7 @@ class WordNet:
         if ids_or_words is None:
             return self._hierarchy(self.tables.synsets)
         if isinstance(ids_or_words, str):
-            raise HierarchyError(f"ids_or_words must be a list of ids or words, got the string {ids_or_words!r}")
+            raise HierarchyError(f"ids_or_words must be a list of ids or words, got the string {quote(ids_or_words)}")
         wnids: dict[str, None] = {}
         problems: list[str] = []  # reported together
         for one in ids_or_words:

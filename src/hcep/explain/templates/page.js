@@ -20,10 +20,11 @@
     let n = 0;
     for (const card of cards) {
       const fits = shown[show.value](card) && (!group.value || card.dataset.class === group.value);
-      card.hidden = !(fits && (!words || card.dataset.file.toLowerCase().includes(words)));
-      n += card.hidden ? 0 : 1;
+      const hidden = !(fits && (!words || card.dataset.file.toLowerCase().includes(words)));
+      card.parentElement.hidden = hidden;  // with its caption
+      n += hidden ? 0 : 1;
     }
-    list.append(...[...cards].sort(orders[sort.value]));
+    list.append(...[...cards].sort(orders[sort.value]).map((card) => card.parentElement));
     form.querySelector("output").textContent = `${n} of ${cards.length} shown`;
     none.hidden = n > 0;
   }
@@ -49,19 +50,28 @@
     place.hidden = !place.lastChild.children.length;
   }
 
+  // The photo has a map from the start: of the concept with most evidence, or of what was asked.
+  function show(card, source, name) {
+    const frame = card.querySelector(".frame"), map = card.querySelector(".map");
+    if (!map) return;
+    map.own ??= { source: map.src, name: card.querySelector(".legend b").textContent };
+    map.hidden = source === "";
+    frame.classList.toggle("mapped", source !== "");
+    map.src = source || map.own.source;
+    card.querySelector(".legend b").textContent = source ? name : map.own.name;
+  }
+
   function draw(button) {
-    const card = button.closest(".card"), map = card.querySelector(".map");
-    if (map && button.dataset.map) {
-      map.src = button.dataset.map;
-      map.hidden = false;
-    }
+    const card = button.closest(".card"), map = button.querySelector("img");
+    if (map) show(card, map.src, button.dataset.name);
+    else if ("plain" in button.dataset) show(card, "");
     showTypical(card, button);
   }
 
   function restore(card) {
     const pinned = card.querySelector("[aria-pressed=true]"), map = card.querySelector(".map");
     if (pinned) return draw(pinned);
-    if (map) map.hidden = true;
+    if (map?.own) show(card, map.own.source, map.own.name);
     showTypical(card);
   }
 
@@ -81,6 +91,6 @@
   });
   form.addEventListener("input", arrange);
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.hidden = false;
+  form.hidden = "story" in list.dataset;  // a story has an order of its own
   arrange();
 })();

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hcep._checks import require_share
 from hcep.dictionary.transform import unit_rows
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quote
 from hcep.hierarchy.graph import Hierarchy
 from hcep.taxonomy.induction.from_language_model import name_prompt
 from hcep.taxonomy.induction.induced import Fault, Induced, LeafNames, clean_label, free_name, normal_form
@@ -57,10 +57,10 @@ def induce_from_embeddings(
     root : a name for what all classes are
     """
     if linkage not in ("ward", "average"):
-        raise HCEPError(f"linkage must be 'ward' or 'average', got {linkage!r}")
+        raise HCEPError(f"linkage must be 'ward' or 'average', got {quote(linkage)}")
     require_share("gap", gap)
     if max_branching is not None and (not isinstance(max_branching, int) or max_branching < 2):
-        raise HCEPError(f"max_branching must be None or an integer of at least 2, got {max_branching!r}")
+        raise HCEPError(f"max_branching must be None or an integer of at least 2, got {quote(max_branching)}")
     names = LeafNames(class_names, root)
     vectors, n_classes = np.asarray(class_embeddings, dtype=np.float64), len(names.leaves)
     if vectors.ndim != 2 or len(vectors) != n_classes or vectors.shape[1] == 0:

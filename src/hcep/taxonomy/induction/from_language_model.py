@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quote
 from hcep.taxonomy.induction.induced import Fault, Induced, LeafNames
 from hcep.taxonomy.induction.placement import Groups, Placement, assembled, missing_fault
 from hcep.taxonomy.llm.chat import ChatModel
@@ -54,9 +54,9 @@ def induce_with_llm(
     progress : called after each answer with the number of the round and its `Placement`
     """
     if strategy not in ("whole", "layers"):
-        raise HCEPError(f"strategy must be 'whole' or 'layers', got {strategy!r}")
+        raise HCEPError(f"strategy must be 'whole' or 'layers', got {quote(strategy)}")
     if not isinstance(max_rounds, int) or max_rounds < 1:
-        raise HCEPError(f"max_rounds must be a positive integer, got {max_rounds!r}")
+        raise HCEPError(f"max_rounds must be a positive integer, got {quote(max_rounds)}")
     names = LeafNames(leaves, root)
     talk = _Conversation(chat, names, progress or (lambda _round, _placement: None))
     induced = (_whole if strategy == "whole" else _layers)(names, talk, max_rounds)

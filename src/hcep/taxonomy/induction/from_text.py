@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hcep.errors import HCEPError, HierarchyError
+from hcep.errors import HCEPError, HierarchyError, quote
 from hcep.hierarchy.graph import Hierarchy
 from hcep.hierarchy.names import singular
 from hcep.taxonomy.induction.induced import Fault, Induced, LeafNames, TextEvidence, normal_form
@@ -59,7 +59,7 @@ def induce_from_text(
     """
     for name, value, none in (("min_count", min_count, ""), ("max_parents", max_parents, "None or ")):
         if (value is not None or not none) and (not isinstance(value, int) or value < 1):
-            raise HCEPError(f"{name} must be {none}a positive integer, got {value!r}")
+            raise HCEPError(f"{name} must be {none}a positive integer, got {quote(value)}")
     names = LeafNames(leaves, root)
     reader = _PairReader(names, vocabulary)
     is_empty = True

@@ -13,8 +13,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from hcep._files import write_text
-from hcep.errors import HierarchyError, quoted
+from hcep._files import regular, write_text
+from hcep.errors import HierarchyError, quote, quoted
 from hcep.hierarchy.graph import Hierarchy
 from hcep.hierarchy.names import singular, tidy
 from hcep.taxonomy.llm.endpoint import Usage
@@ -135,16 +135,16 @@ class LeafNames:
         if any(not isinstance(name, str) or not name.strip() for name in names) or isinstance(leaves, str):
             raise HierarchyError(f"leaves must be a list of class names, none of them empty; got {quoted(names, 3)}")
         if not isinstance(root, str) or not root.strip():
-            raise HierarchyError(f"root must be a name, got {root!r}")
+            raise HierarchyError(f"root must be a name, got {quote(root)}")
         self.leaves, self.root = tuple(map(str, names)), root
         self._exact = {tidy(leaf): leaf for leaf in self.leaves}
         if len(self._exact) < len(self.leaves):
             repeated = [leaf for leaf, n in Counter(map(tidy, self.leaves)).items() if n > 1]
             raise HierarchyError(f"leaves has names twice: {quoted(repeated)}; give each class once")
         if len(self.leaves) < 2:
-            raise HierarchyError(f"leaves must have at least two classes; got {names!r}")
+            raise HierarchyError(f"leaves must have at least two classes; got {quote(names)}")
         if tidy(root) in self._exact:
-            raise HierarchyError(f"root {root!r} is also one of the leaves; choose another root")
+            raise HierarchyError(f"root {quote(root)} is also one of the leaves; choose another root")
         forms = Counter(map(normal_form, self.leaves))
         self._alike = {form: leaf for leaf in self.leaves if forms[form := normal_form(leaf)] == 1}
         self.exact, self.alike = cache(self._find_exact), cache(self._find_alike)
@@ -168,7 +168,7 @@ def read_names(path: str | PathLike[str]) -> list[str]:
     """Read class names from a JSON list of strings, or from a text file with one name per line."""
     place, is_json = repr(str(path)), str(path).lower().endswith(".json")
     try:
-        content = Path(path).read_text(encoding="utf-8-sig")
+        content = regular(path).read_text(encoding="utf-8-sig")
         names = json.loads(content) if is_json else [line.strip() for line in content.splitlines() if line.strip()]
     except (OSError, ValueError, RecursionError) as error:
         raise HierarchyError(f"cannot read names from {place}: {getattr(error, 'strerror', None) or error}") from None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from hcep.errors import quoted
+from hcep.errors import quote, quoted
 from hcep.taxonomy.induction.induced import Fault, Induced, LeafNames, clean_label, group_label, hierarchy_of_paths
 
 #: Characters of an answer that are read, and of a label; a longer label is a sentence.
@@ -220,7 +220,7 @@ class Placement:
                 self.guesses[like] = self._path_to(i)
                 self._written[like] = clean_label(entry.label)
         start = " ".join(text.split())[:60]
-        unreadable = f"no outline found in the answer, which starts {start!r}; write one entry a line"
+        unreadable = f"no outline found in the answer, which starts {quote(start)}; write one entry a line"
         too_long = f"the answer has {len(text):,} characters; read the first {MAX_ANSWER:,}"
         checks = (
             (truncated, "truncated", "the answer was cut off at the limit of tokens (max_tokens)"),
@@ -281,9 +281,12 @@ class Placement:
         again = "the category {!r} appears below itself; use it once on a branch"
         both = "{!r} stands above {!r} and elsewhere below it; decide for one"
         return [
-            *(Fault("renamed", f"you wrote {a!r}; {advice.format(b)}", (a, b)) for a, b, advice in renamed),
+            *(Fault("renamed", f"you wrote {quote(a)}; {advice.format(b)}", (a, b)) for a, b, advice in renamed),
             *(Fault("leaf-as-group", as_group.format(leaf), (leaf,)) for leaf in holding),
-            *(Fault("repeated", f"{a!r} stands there {n} times; keep one", (a,)) for a, n in self._n_times.items()),
+            *(
+                Fault("repeated", f"{quote(a)} stands there {n} times; keep one", (a,))
+                for a, n in self._n_times.items()
+            ),
             *(
                 Fault("cycle", (again if a.casefold() == b.casefold() else both).format(a, b), (a, b))
                 for a, b in self._cycles

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hcep.errors import HCEPError, quoted
+from hcep.errors import HCEPError, quote, quoted
 from hcep.evaluate.grade import evaluate_method
 from hcep.evaluate.statistics import mean_known
 from hcep.evaluate.truths import as_labels
@@ -179,7 +179,7 @@ def _training_rows(labels: NDArray[np.str_]) -> NDArray[np.bool_]:
     for label in np.unique(labels):
         rows = np.flatnonzero(labels == label)
         if len(rows) < 2:
-            raise HCEPError(f"class {label.item()!r} has one image; give X_val and y_val, or two images per class")
+            raise HCEPError(f"class {quote(label.item())} has one image; give X_val and y_val, or two images per class")
         n_out = min(max(1, round(HELD_OUT * len(rows))), len(rows) - 1)
         train[rng.permutation(rows)[:n_out]] = False
     return train

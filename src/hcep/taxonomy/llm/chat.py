@@ -14,7 +14,7 @@ import msgspec
 
 from hcep._checks import is_number, require_not_negative
 from hcep._files import write_text
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quote
 from hcep.taxonomy.llm.endpoint import (
     ChatAnswer,
     LLMError,
@@ -89,11 +89,11 @@ class ChatModel:
         prices: Prices | None = None,
     ) -> None:
         if not isinstance(model, str) or not model.strip():
-            raise HCEPError(f"model must be the name of a model on the server, got {model!r}")
+            raise HCEPError(f"model must be the name of a model on the server, got {quote(model)}")
         if offline and cache is None:
             raise HCEPError("offline answers come from the cache; pass the folder of a recorded run")
         if not is_number(timeout) or not 0 < timeout < float("inf"):
-            raise HCEPError(f"timeout must be a finite number above 0, got {timeout!r}")
+            raise HCEPError(f"timeout must be a finite number above 0, got {quote(timeout)}")
         for name, value in {"max_wait": max_wait, "backoff": backoff, "max_retries": max_retries}.items():
             require_not_negative(name, value)
         require_not_negative("temperature", 0 if temperature is None else temperature)
@@ -102,7 +102,7 @@ class ChatModel:
         self.base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
         if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
             expected = "expected http://host:port/v1 or https://host/v1 (--base-url on the command line)"
-            raise HCEPError(f"base_url (or OPENAI_BASE_URL) {self.base_url!r} is not a web address; {expected}")
+            raise HCEPError(f"base_url (or OPENAI_BASE_URL) {quote(self.base_url)} is not a web address; {expected}")
         self.timeout, self.max_retries, self.max_wait, self.backoff = timeout, max_retries, max_wait, backoff
         self.offline = offline
         self.cache = None if cache is None else Path(cache)
@@ -150,7 +150,7 @@ class ChatModel:
             role, content = message.get("role"), message.get("content")
             if role not in ("system", "user", "assistant") or not isinstance(content, str):
                 expected = 'a message needs a "role" (system, user or assistant) and a "content" of text'
-                raise HCEPError(f"{expected}; got role {role!r} and content of type {type(content).__name__}")
+                raise HCEPError(f"{expected}; got role {quote(role)} and content of type {type(content).__name__}")
         plain = [{"role": message["role"], "content": message["content"]} for message in messages]
         request = {"model": self.model, "messages": plain, **self._parameters, "seed": seed}
         return {name: value for name, value in request.items() if value is not None}
@@ -249,5 +249,5 @@ def _prices(prices: Any) -> Prices | None:
         prompt = completion = -1.0
     if not (0 <= prompt < float("inf") and 0 <= completion < float("inf")):
         message = "prices must be two numbers of at least 0, for a million prompt and a million completion tokens"
-        raise HCEPError(f"{message}; got {prices!r}")
+        raise HCEPError(f"{message}; got {quote(prices)}")
     return None if prices is None else (prompt, completion)

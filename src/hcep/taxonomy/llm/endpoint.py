@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import hcep
 from hcep._files import AddressError, BrokenOffError, TooLargeError, TooSlowError, WebError, WebResponse, fetch
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quote
 
 #: No answer comes near this size; an endpoint that sends more is broken or hostile.
 MAX_BODY = 16_000_000
@@ -147,7 +147,7 @@ def _send(data: bytes, base_url: str, key: str, seconds: float) -> WebResponse:
     except BrokenOffError as error:
         raise TransientError(f"the connection broke off before the whole answer came ({error})") from None
     except AddressError as error:
-        message = f"base_url {base_url!r} is not an address: {error}; expected http://host:port/v1"
+        message = f"base_url {quote(base_url)} is not an address: {error}; expected http://host:port/v1"
         raise LLMError(message) from None
     except WebError as error:
         raise TransientError(f"cannot reach {base_url}: {error}; is the server running?") from None
@@ -159,7 +159,7 @@ def _completion(body: bytes, content_type: str, requested_model: str) -> ChatAns
         data = json.loads(body)
     except (ValueError, RecursionError):
         start = body[:80].decode("utf-8", "replace")
-        message = f"the endpoint answered with {content_type or 'no content type'}, not JSON: {start!r}; "
+        message = f"the endpoint answered with {content_type or 'no content type'}, not JSON: {quote(start)}; "
         raise TransientError(message + "is base_url the address that ends in /v1?") from None
     try:
         choice = data["choices"][0]
@@ -191,7 +191,7 @@ def _status_error(response: WebResponse) -> LLMError:
     if status == 400 and parameter in ("max_tokens", "temperature", "seed"):
         return UnsupportedParameterError(f"the model does not support {parameter}: {reason}", parameter)
     if status < 400:
-        reason = f"it redirects to {response.headers.get('location', 'nowhere')!r:.200}"
+        reason = f"it redirects to {quote(response.headers.get('location', 'nowhere'))}"
     hints = {401: "; check the API key", 403: "; check the API key", 404: "; check base_url and model"}
     return LLMError(f"the endpoint refused the request ({status}): {reason}{hints.get(status, '')}")
 

@@ -10,7 +10,8 @@ from typing import Any, Literal, get_args
 from hcep._checks import escape_markdown as escape, markdown_table
 from hcep.dictionary import ConceptDictionary
 from hcep.embeddings import Embeddings, EmbeddingStore, Encoder
-from hcep.errors import HCEPError, HierarchyError, near_matches, quoted
+from hcep.embeddings.texts import is_embedded, read_text_vectors
+from hcep.errors import HCEPError, HierarchyError, near_matches, quote, quoted
 from hcep.evaluate.table import escaped as latex
 from hcep.hierarchy import Hierarchy
 from hcep.models import ModelError, read_model
@@ -41,7 +42,7 @@ def interpret(
     encoder: Encoder | str | None = None,
     preprocessing: Any = None,
     template: str = "{}",
-    center: bool = False,
+    center: bool | None = None,
     top_k: int = 10,
     rounds: int = 3,
     synsets: Iterable[str] | None = None,
@@ -54,8 +55,8 @@ def interpret(
     Parameters
     ----------
     model : a saved model, whose folder keeps the names of every stage; or a dictionary
-    phrases : candidates; a `Path` is a text file with one phrase per line, or an .npz file with ``phrases`` and
-        ``embeddings``
+    phrases : candidates; a `Path` is a text file with one phrase per line, or one that
+        `hcep.embeddings.texts.read_text_vectors` reads
     glosses : use WordNet's definitions as candidates; they are attached to the atoms if they cannot be compared
     describe : candidates per atom that the language model writes; 5 by default if there are no others
     images : labelled images to show with the atoms; this needs no text tower
@@ -73,13 +74,14 @@ def interpret(
         describe = N_DESCRIBED if chat is not None and alone else 0
     compared = bool(phrases or glosses or describe)
     nearest: Any = {"top_k": top_k, "center": center, "edges": run.edges}
-    embedded = next((path for path in phrases if isinstance(path, Path) and path.suffix == ".npz"), None)
+    embedded = next((path for path in phrases if isinstance(path, Path) and is_embedded(path)), None)
     if embedded is not None:
         if len(phrases) > 1 or glosses or describe:
             raise HCEPError(f"{str(embedded)!r} contains embeddings and cannot be combined with other candidates")
         if template != "{}":
             raise HCEPError(f"--template has no effect on {str(embedded)!r}, which contains embeddings; leave it out")
-        pool, vectors = pools.read_embedded_phrases(embedded, run.dictionary.n_dims)
+        pool, vectors, note = read_text_vectors(embedded, run.dictionary.n_dims)
+        run.notes.append(note)
         run.add(name_atoms(run.dictionary, pool, vectors, **nearest))
     elif compared and not (glosses and not phrases and not describe and run.attach_glosses()):
         text_encoder = run.text_encoder(template)
@@ -106,7 +108,7 @@ def chosen_edges(hierarchy: Hierarchy, synsets: Iterable[str] | None = None) -> 
         return hierarchy.edges
     children = set(map(hierarchy.find, synsets))
     if hierarchy.root in children:
-        raise HierarchyError(f"{hierarchy.root!r} is the root: no atom leads to it; choose a concept below it")
+        raise HierarchyError(f"{quote(hierarchy.root)} is the root: no atom leads to it; choose a concept below it")
     return tuple(edge for edge in hierarchy.edges if edge[1] in children)
 
 
@@ -186,7 +188,7 @@ class Interpretation:
             self.notes.append("--glosses has no effect: no concept of this hierarchy has a WordNet id")
             return True
         unknown = "the model does not record its encoder"
-        why = f"encoder {self._encoder.name!r} has no text tower" if self._encoder else unknown
+        why = f"encoder {quote(self._encoder.name)} has no text tower" if self._encoder else unknown
         self.notes.append(f"glosses are attached to the atoms, not compared with them: {why}")
         self.define()
         return True
@@ -196,7 +198,7 @@ class Interpretation:
         if self._encoder is None:
             raise HCEPError(
                 f"{str(self.folder or 'the model')!r} does not record its encoder, so phrases cannot be compared; pass "
-                "--encoder, give --vocabulary an .npz of phrases and embeddings, or labelled images"
+                "--encoder, give --vocabulary a file of embedded phrases, or labelled images"
             )
         pools.embed_phrases(self._encoder, (), template=template)
         return self._encoder
@@ -265,7 +267,9 @@ def interpretation_table(
     top_k : concepts, and images, per row
     """
     if format not in _FORMATS:
-        raise HCEPError(f"format must be one of {quoted(_FORMATS)}, got {format!r}.{near_matches(format, _FORMATS)}")
+        raise HCEPError(
+            f"format must be one of {quoted(_FORMATS)}, got {quote(format)}.{near_matches(format, _FORMATS)}"
+        )
     named = [(hierarchy.name(atom.parent), hierarchy.name(atom.child), atom) for atom in atoms]
     if format == "text":
         return "\n".join(_text(*one, top_k) for one in named)

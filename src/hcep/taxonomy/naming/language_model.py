@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from hcep._progress import progress as progress_bar
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quote
 from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.names import singular
 from hcep.models.atom_names import AtomNames, odd_character
@@ -215,7 +215,7 @@ def violation(
     if len(phrase.splitlines()) > 1:
         return "has several lines"
     if odd := odd_character(phrase):
-        return f"has a control character, {odd!r}"
+        return f"has a control character, {quote(odd)}"
     if len(phrase) > MAX_ANSWER:
         return f"has {len(phrase):,} characters, where {MAX_ANSWER} are the limit"
     if reason := next((reason for pattern, reason in _NOT_BARE.items() if pattern.search(phrase)), None):
@@ -224,9 +224,9 @@ def violation(
     if not min_words <= n_words <= max_words:
         return f"has {n_words} words where {min_words} to {max_words} are asked for"
     if used := next((name for name in names if uses_name(phrase, name)), None):
-        return f"uses the name {used!r}"
+        return f"uses the name {quote(used)}"
     about = sorted(_ABOUT_THE_TASK & set(map(singular, _words(phrase))))
-    return f"speaks of the task ({about[0]!r}) and not of what can be seen" if about else None
+    return f"speaks of the task ({quote(about[0])}) and not of what can be seen" if about else None
 
 
 def uses_name(phrase: str, name: str) -> bool:

@@ -10,10 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import as_embeddings, refuse_non_finite
 from hcep.dictionary.transform import unit_rows
-from hcep.errors import DictionaryError, HCEPError, near_matches, quoted
+from hcep.errors import DictionaryError, HCEPError, near_matches, quote, quoted
 from hcep.explain.neighbours import BestColumns
 from hcep.models.atom_names import AtomName, AtomNames, Exemplar, Phrase
 
+#: From this many phrases on, their mean is what all texts share, and not what these phrases are about.
+MANY_PHRASES = 100
 #: How many phrases, and how many images, are compared at a time.
 PHRASE_CHUNK, IMAGE_CHUNK = 2048, 4096
 
@@ -27,7 +29,10 @@ def raw_atoms(dictionary: ConceptDictionary) -> NDArray[np.float64]:
     is noise.
     """
     transform = dictionary.transform
-    atoms = np.asarray(dictionary.atoms / transform.scale, dtype=np.float64)
+    if transform.scale == 0.0:
+        return np.asarray(dictionary.atoms / transform.words)
+    pictures = dictionary.atoms[:, : transform.n_pictures(dictionary.atoms.shape[1])]
+    atoms = np.asarray(pictures / transform.scale, dtype=np.float64)
     if transform.whitener is None:
         return atoms
     try:
@@ -43,7 +48,7 @@ def name_atoms(
     phrase_embeddings: ArrayLike,
     *,
     top_k: int = 10,
-    center: bool = False,
+    center: bool | None = None,
     edges: Sequence[tuple[str, str]] | None = None,
 ) -> AtomNames:
     """Find the phrases whose embeddings point most nearly in the direction of each atom.
@@ -66,12 +71,13 @@ def name_atoms(
     phrases : candidates, without duplicates
     phrase_embeddings : (n_phrases, n_dims) array from the text tower of the images' encoder; norms do not matter
     top_k : phrases to keep per atom
-    center : first subtract the mean of the (unit) phrase embeddings, which all texts of an encoder share and which adds
-        nearly the same to all scores of an atom. The result then depends on the other phrases as well.
+    center : first subtract the mean of the (unit) phrase embeddings, by default from 100 phrases on. All texts of an
+        encoder share this mean, which images do not have (the modality gap). The result then depends on the other
+        phrases as well.
     edges : the (parent, child) pairs whose atoms to name; all by default
     """
     if isinstance(phrases, str):
-        raise HCEPError(f"phrases must be a list of strings, got one string {phrases!r:.60}")
+        raise HCEPError(f"phrases must be a list of strings, got one string {quote(phrases)}")
     if not len(phrases):
         raise HCEPError("phrases is empty: give candidate phrases to compare the atoms with")
     repeated = [phrase for phrase, n in Counter(phrases).items() if n > 1]
@@ -91,6 +97,7 @@ def name_atoms(
     if unknown:
         raise HCEPError(f"edges: {quoted(unknown)} is not an edge of the hierarchy")
     rows = [row_of[edge] for edge in wanted]
+    center = len(phrases) >= MANY_PHRASES if center is None else center
     order = sorted(range(len(phrases)), key=phrases.__getitem__)
     best = _nearest(unit_rows(raw_atoms(dictionary)[rows]), texts, order, top_k, center)
     nearest = [tuple(Phrase(phrases[order[k]], score) for k, score in best.row(i)) for i in range(len(wanted))]

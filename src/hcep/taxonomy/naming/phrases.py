@@ -3,15 +3,14 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hcep._files import regular
 from hcep._progress import progress as progress_bar
 from hcep.embeddings import Encoder
-from hcep.errors import HCEPError, quoted
+from hcep.errors import HCEPError, quote
 from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.imagenet import imagenet_hierarchy, synset_gloss, synset_lemmas
 from hcep.models.atom_names import odd_character
@@ -27,13 +26,14 @@ def read_phrases(path: str | PathLike[str], *, max_phrases: int = MAX_PHRASES) -
     Lines that start with ``#`` and phrases that differ from an earlier one in case alone are skipped. Raises HCEPError,
     with the line number, when a line is too long or contains control characters.
 
+    >>> from pathlib import Path
     >>> lines = ["# colours", "white fur", "", "White  fur", "long neck"]
     >>> _ = Path("phrases.txt").write_text(chr(10).join(lines))
     >>> read_phrases("phrases.txt")
     ('white fur', 'long neck')
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+        lines = regular(path).read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
         raise HCEPError(f"cannot read phrases from {str(path)!r}: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -47,35 +47,13 @@ def read_phrases(path: str | PathLike[str], *, max_phrases: int = MAX_PHRASES) -
             n = len(phrase)
             raise HCEPError(f"{path}, line {number:,}: a phrase of {n:,} characters; the limit is {MAX_CHARACTERS}")
         if odd := odd_character(phrase):
-            raise HCEPError(f"{path}, line {number:,}: a control character, {odd!r}; remove it")
+            raise HCEPError(f"{path}, line {number:,}: a control character, {quote(odd)}; remove it")
         phrases.setdefault(phrase.casefold(), phrase)
         if len(phrases) > max_phrases:
             raise HCEPError(f"{path} has more than {max_phrases:,} phrases; use fewer, or raise max_phrases")
     if not phrases:
         raise HCEPError(f"{path} has no phrases; expected one phrase per line")
     return tuple(phrases.values())
-
-
-def read_embedded_phrases(path: str | PathLike[str], n_dims: int) -> tuple[tuple[str, ...], NDArray[Any]]:
-    """Read phrases that another program embedded, from an .npz file with the arrays ``phrases`` and ``embeddings``."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            missing = [name for name in ("phrases", "embeddings") if name not in archive.files]
-            if missing:
-                raise HCEPError(f"{path} has no array {quoted(missing)}; its arrays are {quoted(archive.files)}")
-            phrases, vectors = archive["phrases"], archive["embeddings"]
-    except HCEPError:
-        raise
-    except (OSError, ValueError) as error:
-        raise HCEPError(f"cannot read phrases from {str(path)!r}: {error}") from None
-    if phrases.ndim != 1 or phrases.dtype.kind != "U":
-        raise HCEPError(f"{path}: phrases must be a list of strings, got {phrases.dtype} of shape {phrases.shape}")
-    if vectors.ndim == 2 and vectors.shape[1] != n_dims:
-        raise HCEPError(
-            f"{path}: the embeddings have {vectors.shape[1]:,} dimensions, the model {n_dims:,}; "
-            "embed the phrases with the text tower of the model's encoder"
-        )
-    return tuple(phrases.tolist()), vectors
 
 
 def merge_pools(*pools: Iterable[str]) -> tuple[str, ...]:
@@ -123,12 +101,12 @@ def embed_phrases(
     `template` is the text around each phrase, such as ``"a photo of {}"``.
     """
     if template.count("{}") != 1:
-        raise HCEPError(f"template must contain {{}} once, as in 'a photo of {{}}'; got {template!r}")
+        raise HCEPError(f"template must contain {{}} once, as in 'a photo of {{}}'; got {quote(template)}")
     if not encoder.has_text:
         raise HCEPError(
-            f"encoder {encoder.name!r} has no text tower, so its embeddings cannot be compared with phrases; show "
+            f"encoder {quote(encoder.name)} has no text tower, so its embeddings cannot be compared with phrases; show "
             "images instead (exemplars(), `hcep interpret MODEL DATA`), or use phrases that another program embedded "
-            "(name_atoms(), `hcep interpret --vocabulary` with an .npz)"
+            "(name_atoms(), `hcep interpret --vocabulary` with their vectors)"
         )
     before, after = template.split("{}")
     parts = [np.empty((0, encoder.n_dims), dtype=np.float32)]
