@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from hcep.errors import HCEPError, MissingExtraError, near_matches, quoted
+from hcep.errors import HCEPError, MissingExtraError, cut, near_matches, quote, quoted
 
 
 def is_number(value: object) -> bool:
@@ -31,21 +31,21 @@ def require_positive(name: str, value: object, none_means: str | None = None) ->
         return
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         alternative = f", or None for {none_means}" if none_means else ""
-        raise HCEPError(f"{name} must be a positive integer{alternative}; got {value!r}")
+        raise HCEPError(f"{name} must be a positive integer{alternative}; got {quote(value)}")
 
 
 def require_not_negative(name: str, value: Any, least: float = 0) -> float:
     """Require a finite number of at least `least`."""
     if is_number(value) and least <= float(value) < float("inf"):
         return float(value)
-    raise HCEPError(f"{name} must be a finite number of at least {least:g}, got {value!r}")
+    raise HCEPError(f"{name} must be a finite number of at least {least:g}, got {quote(value)}")
 
 
 def require_share(name: str, value: Any) -> float:
     """Require a number in [0, 1]."""
     if is_number(value) and 0.0 <= float(value) <= 1.0:
         return float(value)
-    raise HCEPError(f"{name} must be a number from 0 to 1, got {value!r}")
+    raise HCEPError(f"{name} must be a number from 0 to 1, got {quote(value)}")
 
 
 def install_command(extra: str) -> str:
@@ -116,27 +116,21 @@ def convert_record(value: Any, kind: type[T], where: str, error: type[HCEPError]
         raise error(f"{where}: {_problem(value, kind, '', str(failure))}") from None
 
 
-def short_repr(value: object) -> str:
-    """The repr of a value for a message, at most 60 characters."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
 def _problem(value: Any, kind: Any, path: str, failure: str) -> str:
     """Describe why a value does not convert, by finding the innermost part that does not."""
     choice = _matching_member(kind, value)
     if choice is None:
-        return f"{path or 'the file'} must be {_expected(kind)}, got {short_repr(value)}"
+        return f"{cut(path) or 'the file'} must be {_expected(kind)}, got {quote(value)}"
     if _is_record(choice):
         config, fields = choice.__struct_config__, msgspec.structs.fields(choice)
         tags = [member.__struct_config__.tag for member in map(_bare, _members(kind)) if _is_record(member)]
         if config.tag_field and value.get(config.tag_field, config.tag) not in tags:
             tag = value[config.tag_field]
-            return f"{_at(path, config.tag_field)} must be one of {quoted(tags)}, got {short_repr(tag)}"
+            return f"{cut(_at(path, config.tag_field))} must be one of {quoted(tags)}, got {quote(tag)}"
         known = [*([config.tag_field] if config.tag_field else ()), *(field.encode_name for field in fields)]
         unknown = [key for key in value if key not in known and config.forbid_unknown_fields]
         if unknown:
-            return f"unknown field {_at(path, unknown[0])!r}.{near_matches(unknown[0], known)}"
+            return f"unknown field {quote(_at(path, unknown[0]))}.{near_matches(unknown[0], known)}"
         missing = [field.encode_name for field in fields if field.required and field.encode_name not in value]
         if missing:
             return f"field {quoted(_at(path, key) for key in missing)} is missing"
@@ -146,9 +140,9 @@ def _problem(value: Any, kind: Any, path: str, failure: str) -> str:
         except _FAILURES as deeper:
             return _problem(value[key], inner, part, str(deeper))
     if failure.startswith("Expected `"):
-        return f"{path} must be {_expected(kind)}, got {short_repr(value)}"
+        return f"{cut(path)} must be {_expected(kind)}, got {quote(value)}"
     # Each part converts: the record's own check failed.
-    return _at(path, failure.partition(" - at `")[0])
+    return _at(cut(path), failure.partition(" - at `")[0])
 
 
 def _parts(value: Any, choice: Any, path: str) -> Iterator[tuple[Any, Any, str]]:

@@ -1,6 +1,9 @@
 """Write files completely or not at all, lock folders, and fetch data over HTTP."""
 
 import asyncio
+import codecs
+import csv
+import errno
 import logging
 import os
 import secrets
@@ -13,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, counted, csv_problem, quote
 
 if TYPE_CHECKING:
     import ssl
@@ -22,6 +25,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 MAX_REDIRECTS = 10
+#: Reasons of the system why a file cannot be written: the disk is full, a quota or the largest size of a file is
+#: reached, or the folder is read-only or damaged.
+NOT_WRITABLE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO))
+#: Most characters of the first line of a table that are looked at for its delimiter.
+MAX_LINE = 1 << 20
 #: Unfinished files of this process, which a forced exit removes.
 _UNFINISHED: set[Path] = set()
 _HELD = threading.local()
@@ -35,6 +43,15 @@ def refuse_existing(path: str | os.PathLike[str] | None, overwrite: bool = False
         raise HCEPError(f"{option}: {str(path)!r} is a folder; give the name of a file")
     if not overwrite and os.path.lexists(path):
         raise HCEPError(f"{option}: {str(path)!r} exists already; pass --overwrite to replace it, or give another name")
+
+
+def not_writable(error: BaseException | None) -> int:
+    """The system's number of the reason, if an error or its cause says that a file cannot be written; 0 otherwise."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in NOT_WRITABLE:
+            return error.errno
+        error = error.__cause__
+    return 0
 
 
 @contextmanager
@@ -61,7 +78,7 @@ def replacing(path: str | os.PathLike[str], error: type[HCEPError] = HCEPError) 
             partial.unlink(missing_ok=True)
             _UNFINISHED.discard(partial)
     except OSError as failure:
-        raise error(f"cannot write {str(path)!r}: {failure.strerror or failure}") from None
+        raise error(f"cannot write {str(path)!r}: {failure.strerror or failure}") from failure
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes | memoryview, error: type[HCEPError] = HCEPError) -> None:
@@ -72,6 +89,77 @@ def write_bytes(path: str | os.PathLike[str], data: bytes | memoryview, error: t
 def write_text(path: str | os.PathLike[str], text: str, error: type[HCEPError] = HCEPError) -> None:
     """Write UTF-8 in one step; characters that UTF-8 cannot hold become question marks."""
     write_bytes(path, text.encode("utf-8", errors="replace"), error)
+
+
+def regular(path: str | os.PathLike[str]) -> Path:
+    """The path, or an OSError if it leads to a pipe, for which a reader would wait, or to a device without an end."""
+    place = Path(path)
+    if place.exists() and not (place.is_file() or place.is_dir()):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return place
+
+
+def json_bytes(path: Path) -> bytes:
+    """The content of a JSON file in UTF-8, also if it is in UTF-16 or has a byte-order mark, as on Windows."""
+    content = regular(path).read_bytes()
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return content.decode("utf-16").encode()
+    return content.removeprefix(codecs.BOM_UTF8)
+
+
+def json_keys(path: Path) -> set[str]:
+    """The keys of the object in a JSON file, or of the first entry of a list; empty if it has none."""
+    import msgspec
+
+    try:
+        content = json_bytes(path)
+        if content.lstrip()[:1] == b"[":
+            entries = msgspec.json.decode(content, type=list[msgspec.Raw])
+            content = bytes(entries[0]) if entries else b"{}"
+        return set(msgspec.json.decode(content, type=dict[str, msgspec.Raw]))
+    except (OSError, UnicodeError, msgspec.MsgspecError, RecursionError):
+        return set()
+
+
+def read_lines(path: Path, error: type[HCEPError] = HCEPError, option: str = "") -> list[str]:
+    """The lines of a text file in UTF-8, without blanks around them and without blank lines."""
+    try:
+        text = regular(path).read_text(encoding="utf-8-sig")
+    except OSError as failure:
+        raise error(f"{option}{str(path)!r} cannot be read: {failure.strerror}") from None
+    except UnicodeError as failure:
+        raise error(f"{option}{str(path)!r} is not text in UTF-8: {failure}") from None
+    return [line for line in map(str.strip, text.splitlines()) if line]
+
+
+def read_csv(path: Path, error: type[HCEPError] = HCEPError, marks: str = ",", option: str = "") -> list[list[str]]:
+    """The rows of a CSV file in UTF-8, without blank ones; `error` is raised unless all are as long as the first.
+
+    Parameters
+    ----------
+    marks : possible delimiters; the one that the first line has most of is used
+    option : what messages start with
+    """
+    rows: list[list[str]] = []
+    where, n_lines = f"{option}{str(path)!r}", 0
+    try:
+        with regular(path).open(encoding="utf-8-sig", newline="") as file:
+            mark = max(marks, key=file.readline(MAX_LINE).count)
+            file.seek(0)
+            reader = csv.reader(file, delimiter=mark, strict=True)
+            for row in reader:
+                n_lines = reader.line_num
+                if rows and row and len(row) != len(rows[0]) and any(map(str.strip, row)):
+                    cells = f"{counted(len(row), 'cell')}, but the first line has {len(rows[0]):,}"
+                    raise error(f"{where}, line {n_lines:,}: {cells}: {quote(row)}")
+                rows += [row] if row and len(row) == len((rows or [row])[0]) else []
+    except OSError as failure:
+        raise error(f"{where} cannot be read: {failure.strerror}") from None
+    except UnicodeError:
+        raise error(f"{where} cannot be read as a table: it is not text in UTF-8") from None
+    except csv.Error as failure:
+        raise error(f"{where} cannot be read as a table: line {n_lines + 1:,}: {csv_problem(failure)}") from None
+    return rows
 
 
 def cache_folder(*parts: str) -> Path:
@@ -105,7 +193,7 @@ def locked(
         folder.mkdir(parents=True, exist_ok=True)
         place = folder.resolve()
     except OSError as failure:
-        raise error(f"cannot create the folder {str(folder)!r}: {failure.strerror or failure}") from None
+        raise error(f"cannot create the folder {str(folder)!r}: {failure.strerror or failure}") from failure
     try:
         import fcntl
     except ImportError:  # not on Windows
@@ -272,7 +360,7 @@ async def _exchange(
             request = response.next_request
             if request.url.scheme not in ("http", "https"):
                 location = response.headers["Location"]
-                raise WebError(f"it redirects to {location!r:.200}, which is not a web address")
+                raise WebError(f"it redirects to {quote(location)}, which is not a web address")
         raise WebError(f"it redirects more than {MAX_REDIRECTS} times")
 
 

@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from hcep import __version__
+from hcep._files import not_writable
 from hcep.classify.right_level import SURE
 from hcep.errors import HCEPError
 from hcep.explain.answer import Answer, Contrast, describe
@@ -24,7 +25,7 @@ from hcep.explain.corrections import HASH, Correction
 from hcep.explain.predictions import Prediction
 from hcep.web.batching import ServerBusyError
 from hcep.web.engine import Engine, Photo, PhotoNotFoundError, ReadOnlyModelError
-from hcep.web.pages.frame import frame, text, ui
+from hcep.web.pages.frame import frame, nicegui, text, ui
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Id = Annotated[str, StringConstraints(pattern=f"^{HASH.pattern}$")]
@@ -43,6 +44,7 @@ _PROBLEMS = {
     413: "the request is larger than the server accepts",
     422: "a photo cannot be decoded, a concept is unknown, or no path satisfies the request",
     503: "too many requests are waiting; Retry-After says when to try again",
+    507: "the server cannot write to its disk",
 }
 
 
@@ -53,13 +55,15 @@ class Problem(Struct):
 
 
 class NewCorrection(BaseModel):
-    """A correction of a photo: its class, or concepts that are right or wrong."""
+    """A correction of a photo: its class or a concept above it, none of the classes, or what it is not."""
 
     model_config = {"extra": "forbid"}
     image: Id
     label: Name | None = Field(None, alias="class")
     force: list[Name] = Field([], max_length=32)
     forbid: list[Name] = Field([], max_length=32)
+    none: bool = False
+    under: Name | None = None
     file: str = Field("", max_length=200)
     who: str = Field("", max_length=200)
     why: str = Field("", max_length=2000)
@@ -154,8 +158,8 @@ def register(app: FastAPI, engine: Engine, seen: Counter[str]) -> None:
     @router.post("/corrections", status_code=201, responses=_responses(Correction, 201))
     async def add_correction(new: NewCorrection) -> Response:
         """Correct the answer for a photo; the response is sent once the correction is on disk."""
-        facts = {"file": new.file, "who": new.who, "why": new.why}
-        correction = await engine.correct(new.image, label=new.label, force=new.force, forbid=new.forbid, **facts)
+        facts = new.model_dump(exclude={"image"})
+        correction = await engine.correct(new.image, **facts)
         return _json(correction, status=201)
 
     @router.delete("/corrections/{image}", status_code=204, responses=_responses(None, 204))
@@ -186,7 +190,7 @@ def register(app: FastAPI, engine: Engine, seen: Counter[str]) -> None:
         """Counters in the text format of Prometheus."""
         lines = ["# TYPE hcep_requests_total counter"]
         lines += [f'hcep_requests_total{{status="{status}"}} {n}' for status, n in sorted(seen.items())]
-        for name, n in engine.counts().items():
+        for name, n in {**engine.counts(), "pages": len(nicegui.Client.instances)}.items():
             kind = "counter" if name.endswith("_total") else "gauge"
             lines.append(f"# TYPE hcep_{name} {kind}\nhcep_{name} {n}")
         return "\n".join(lines) + "\n"
@@ -218,7 +222,8 @@ async def _problem(_: Request, error: Exception) -> Response:
         return _json(Problem(str(error.detail)), error.status_code, dict(error.headers or {}))
     if isinstance(error, HCEPError):
         later = {"Retry-After": str(error.seconds)} if isinstance(error, ServerBusyError) else None
-        return _json(Problem(str(error)), _STATUS.get(type(error), 422), later)
+        status = 507 if not_writable(error) else _STATUS.get(type(error), 422)
+        return _json(Problem(str(error)), status, later)
     return _json(Problem("this is a bug in the server; its log has the details"), 500)
 
 

@@ -23,6 +23,8 @@ LAYOUT = {
     "plot_bgcolor": CLEAR,
     "font": {"family": "Roboto, system-ui, sans-serif", "size": 13},
     "hoverlabel": {"bgcolor": INK, "bordercolor": INK, "font": {"color": "#fff"}},
+    "xaxis": {"visible": False},
+    "yaxis": {"visible": False},
     "uniformtext": {"minsize": 9, "mode": "hide"},
 }
 CONFIG = {"displayModeBar": False, "scrollZoom": True}
@@ -52,7 +54,7 @@ def concepts(collection: Collection, counts: NDArray[np.int64], node: int) -> di
     trace = {
         "type": "sunburst",
         "ids": [str(v) for v in order],
-        "labels": [plain(collection.node_name(v)) for v in order],
+        "labels": [plain(collection.node_name(v)) if v else "All" for v in order],
         "parents": ["" if v == node else str(int(tree.parent[v])) for v in order],
         "values": [int(counts[v]) for v in order],
         "branchvalues": "total",

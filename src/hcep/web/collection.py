@@ -3,11 +3,13 @@
 import csv
 import hashlib
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 from zipfile import BadZipFile
 
 import numpy as np
@@ -16,15 +18,16 @@ from PIL import Image
 
 from hcep._checks import escape_spreadsheet, is_installed, require
 from hcep._files import cache_folder, replacing
-from hcep.classify.hedging import right_levels
+from hcep.classify.hedging import held_out_levels, right_levels, unknown_scores, unlike
+from hcep.classify.left_out import left_out_probabilities
 from hcep.classify.path_model import PathModel
+from hcep.classify.right_level import SURE, promise
 from hcep.embeddings import EmbeddingStore
-from hcep.embeddings.images import ImageProblem, open_image
-from hcep.evaluate import tree_distances
-from hcep.evaluate.drawing import mistakes_by_lca
-from hcep.explain import explain_images
-from hcep.explain.answer import NOTHING, doubt_about, percent
-from hcep.explain.explainer import class_names
+from hcep.embeddings.images import ImageProblem, content_hash, open_image
+from hcep.errors import HCEPError, counted
+from hcep.explain.answer import Answer, doubt_about, headline_parts, how_likely, percent
+from hcep.explain.corrections import NONE_OF_THESE, Correction, Corrections, Decision
+from hcep.explain.explainer import EncodedImage, Explainer, class_names
 from hcep.explain.neighbours import fitted_on
 from hcep.explain.report import photo_report
 from hcep.hierarchy.names import with_article
@@ -35,8 +38,29 @@ BLOCK, ON_MAP, IN_REPORT = 2048, 6000, 500
 #: Principal directions that UMAP starts from.
 DIRECTIONS = 50
 #: The arrays of a collection that are cached.
-KEPT = ("predicted", "probability", "answer", "sureness", "unlike", "node", "on_map", "plane")
+KEPT = ["predicted", "probability", "answer", "sureness", "unlike", "novelty", "node", "on_map", "plane"]
+KEPT += ["group", "alike", "suspicion", "left_out", "left_out_probability"]
+#: Part of the name of cached answers; changes with how they are computed.
+EDITION = 4
+#: Look-alikes are compared in this many random directions, this many photos at a time; the most that one decision
+#: labels, and the neighbour whose usual similarity makes a look-alike.
+PROJECTED, COMPARED, TOGETHER, NEIGHBOUR = 64, 2000, 20, 5
+#: A label is likely wrong if the photo, left out of its class, is so many times as far from it as from another class.
+SUSPICIOUS = 1.1
+#: A label above the classes is likely wrong if a model without the photo finds another class more likely than this.
+SURE_OF_ANOTHER = 0.7
+#: Most numbers of embeddings that are in memory at a time to leave photos out.
+MOST_NUMBERS = 200_000_000
+#: Queues of photos to look at.
+QUEUES = {
+    "unsure": "Least sure",
+    "different": "Most different from training",
+    "informative": "Most informative",
+    "mislabelled": "Likely mislabelled",
+}
 
+#: Stands for the hash of a photo whose file was not hashed.
+NO_HASH = "0" * 64
 Rows = NDArray[np.int64]
 
 
@@ -47,9 +71,14 @@ class Photos:
     title: str
     names: Sequence[str]
     labels: Sequence[str | None]
-    ids: Sequence[Any]  # hashes of the files; the engine may remember the photos
+    ids: list[Any]  # hashes of the files; the engine may remember the photos
     splits: NDArray[Any] = np.empty(0)  # of all photos, if they have splits
     block = BLOCK
+
+    @property
+    def files(self) -> Sequence[str]:
+        """Where the photos are, for the record; their names if they are nowhere."""
+        return self.names
 
     def blocks(self) -> Iterator[NDArray[Any]]:
         """Embeddings, a block at a time."""
@@ -64,6 +93,9 @@ class Photos:
         """A photo as a PIL image; raises `ImageProblem` if it cannot be read."""
         raise NotImplementedError
 
+    def identify(self) -> None:
+        """Find the hashes of photos that have none yet, so that corrections know them."""
+
 
 class StorePhotos(Photos):
     """The photos that a store lists; no other file can be read."""
@@ -75,6 +107,11 @@ class StorePhotos(Photos):
         self.ids, self.splits = store.content_hashes.tolist(), store.splits
         self.names = ["/".join(Path(path).parts[-2:]) for path in self.paths]
 
+    @property
+    def files(self) -> Sequence[str]:
+        files: list[str] = self.paths
+        return files
+
     def blocks(self) -> Iterator[NDArray[Any]]:
         return (X for X, _ in self.store.batches(self.block))
 
@@ -83,6 +120,11 @@ class StorePhotos(Photos):
 
     def picture(self, row: int) -> Any:
         return open_image(self.paths[row], shorter_side=640)
+
+    def identify(self) -> None:
+        for row, key in enumerate(self.ids):
+            if key is None and Path(str(self.paths[row])).is_file():
+                self.ids[row] = content_hash(self.paths[row])  # an imported store lacks them
 
 
 class DroppedPhotos(Photos):
@@ -123,8 +165,15 @@ class Collection:
     probability : (n_photos,) float32
     answer, sureness : (n_photos,) int32 and float32; the synset that is sure enough, 0 for none, and how sure it is
     unlike : (n_photos,) bool; less of the photo is explained than of nearly all training photos of its class
+    novelty : (n_photos,) float32; how different the photo is from training (see `unknown_scores`)
     node : (n_photos,) int32; where each path ends in the path tree
     on_map, plane : (n_shown,) int64 and (n_shown, 2) float32; the photos on the map and their positions
+    group, alike : (n_photos,) int32; the look-alikes that each photo belongs to, at most `TOGETHER`, and the number of
+        photos that look like it
+    suspicion : (n_photos,) float32; how much farther the photo, left out, is from its own class than from the next
+    left_out, left_out_probability : (n_photos,) int32 and float32; the class by a model without the photo and its
+        probability; -1 and 0 for photos that the model was not fitted on
+    corrections : what people said about photos, which may change at any time
     """
 
     model: PathModel
@@ -135,9 +184,16 @@ class Collection:
     answer: NDArray[np.int32]
     sureness: NDArray[np.float32]
     unlike: NDArray[np.bool_]
+    novelty: NDArray[np.float32]
     node: NDArray[np.int32]
     on_map: Rows
     plane: NDArray[np.float32]
+    group: NDArray[np.int32]
+    alike: NDArray[np.int32]
+    suspicion: NDArray[np.float32]
+    left_out: NDArray[np.int32]
+    left_out_probability: NDArray[np.float32]
+    corrections: Corrections | None = None
 
     def __len__(self) -> int:
         return len(self.predicted)
@@ -147,10 +203,104 @@ class Collection:
         return [self.model.hierarchy.name(leaf) for leaf in self.model.leaves.tolist()]
 
     @cached_property
+    def own_masks(self) -> dict[str, NDArray[np.bool_]]:
+        """Photos by what the model makes of them."""
+        known = self.label > 0
+        right = self.model.levels.is_below(self.predicted, self.label)
+        masks = {"unsure": ~self._is_class, "mistakes": known & ~right, "unlike": self.unlike, "right": known & right}
+        return masks | {"known": known}
+
+    @cached_property
+    def label(self) -> NDArray[np.int64]:
+        """The synset that the label of each photo names, a class or a concept above classes; 0 if there is none."""
+        leaves = self.model.leaf_index[np.maximum(self.truth, 0)]
+        return np.where(self.truth >= 0, leaves, concept_numbers(self.model, self.photos.labels)).astype(np.int64)
+
+    def label_name(self, row: int) -> str:
+        return self.model.hierarchy.name(self.model.hierarchy.ids[self.label[row]])
+
+    def label_words(self, row: int) -> tuple[str, str]:
+        """How the label of a photo agrees with the answer, and whether that is "good", "bad" or neither."""
+        label, best = self.label_name(row), int(self.left_out[row])
+        is_right = bool(self.own_masks["right"][row])
+        words = "The label says the same" if is_right and self.truth[row] >= 0 else f"The label says {label}"
+        if best < 0 or self.model.levels.is_below(self.left_out[row], self.label[row]):
+            return f"{words}.", "good" if is_right else "bad" if self.is_wrong[row] else ""
+        other = f"{with_article(self.class_names[best])}, {percent(float(self.left_out_probability[row]))}"
+        return f"{words}, but without this photo the model would say: {other}.", "warn"
+
+    @cached_property
+    def unseen(self) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The class of each photo and its probability as if the model had not been fitted on the photo."""
+        is_out = self.left_out >= 0
+        likely = np.where(is_out, self.left_out_probability, self.probability)
+        return np.where(is_out, self.left_out, self.predicted), likely
+
+    @property
     def masks(self) -> dict[str, NDArray[np.bool_]]:
-        known, right = self.truth >= 0, self.truth == self.predicted
-        masks = {"all": np.ones(len(self), dtype=bool), "unsure": ~self._is_class}
-        return masks | {"mistakes": known & ~right, "unlike": self.unlike, "right": known & right}
+        """Photos by what is to be seen; those that a person has corrected count as corrected and nothing else."""
+        corrected = self._decided[0]
+        masks = {name: mask & ~corrected for name, mask in self.own_masks.items()}
+        return {"all": np.ones(len(self), dtype=bool), "corrected": corrected, **masks}
+
+    @property
+    def _decided(self) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
+        """Which photos a person has corrected, and where each path ends, for corrected photos as people said."""
+        n_lines = 0 if self.corrections is None else len(self.corrections.history)
+        if n_lines not in self._decisions:
+            self._decisions.clear()
+            self._decisions[n_lines] = self._decide()
+        return self._decisions[n_lines]
+
+    @cached_property
+    def _decisions(self) -> dict[int, tuple[NDArray[np.bool_], NDArray[np.int32]]]:
+        return {}
+
+    def _decide(self) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
+        h, corrected, nodes = self.model.hierarchy, np.zeros(len(self), dtype=bool), self.node.copy()
+        first = {synset: node for node, synset in reversed(list(enumerate(h.path_tree.synset.tolist())))}
+        for image in () if self.corrections is None else self.corrections.in_force:
+            for row in self._rows_of.get(image, ()):
+                corrected[row] = True
+                if (decision := self.decision(row)) is not None:
+                    nodes[row] = first[h.index(decision.synset)]
+        return corrected, nodes
+
+    def queue(self, kind: str) -> list[list[int]]:
+        """Photos that nobody has decided yet, in groups of look-alikes and in the order of one of `QUEUES`."""
+        best, likely = self.unseen
+        is_other = (self.label > 0) & ~self.model.levels.is_below(best, self.label) & (likely > SURE_OF_ANOTHER)
+        is_other &= self.truth < 0
+        scores = {
+            "unsure": 1.0 - likely,
+            "different": self.novelty,
+            "informative": (1.0 - likely) * (1 + self.alike),
+            "mislabelled": np.where(self.suspicion > SUSPICIOUS, self.suspicion, np.where(is_other, likely, -np.inf)),
+        }[kind]
+        rows = np.flatnonzero(~self.masks["corrected"] & np.isfinite(scores))
+        groups: dict[Any, list[int]] = {}
+        for row in rows[np.argsort(-scores[rows], kind="stable")].tolist():
+            groups.setdefault((self.group[row], self.label[row] if kind == "mislabelled" else 0), []).append(row)
+        return list(groups.values())
+
+    @cached_property
+    def _rows_of(self) -> dict[Any, list[int]]:
+        """The rows of each photo, by its hash."""
+        rows: dict[Any, list[int]] = {}
+        for row, key in enumerate(self.photos.ids):
+            rows.setdefault(key, []).append(row)
+        return rows
+
+    def correction(self, row: int) -> Correction | None:
+        """The correction that a photo's answer follows."""
+        if self.corrections is None or self.photos.ids[row] is None:
+            return None
+        return self.corrections.applied(self.photos.ids[row])
+
+    def decision(self, row: int) -> Decision | None:
+        """What a person said that a photo is."""
+        correction = self.correction(row)
+        return None if correction is None else correction.decision(self.model.hierarchy)
 
     @cached_property
     def _is_class(self) -> NDArray[np.bool_]:
@@ -159,9 +309,12 @@ class Collection:
 
     @cached_property
     def is_wrong(self) -> NDArray[np.bool_]:
-        """Whether the answer is wrong: the label is known, and is neither the answer nor below it."""
-        is_below = self.model.levels.is_below(np.maximum(self.truth, 0), self.answer)
-        return np.asarray((self.truth >= 0) & (self.answer > 0) & ~is_below)
+        """Whether the answer is wrong: the label is known, and neither of the two is above the other."""
+        h = self.model.hierarchy
+        pairs, place = np.unique(np.column_stack([self.label, self.answer]), axis=0, return_inverse=True)
+        lines = [[{h.ids[i], *h.ancestors(h.ids[i])} for i in pair] for pair in pairs.tolist()]
+        parts = np.array([not (a <= b or b <= a) for a, b in lines], dtype=bool)
+        return np.asarray((self.label > 0) & (self.answer > 0) & parts[place.ravel()])
 
     def answer_name(self, row: int) -> str | None:
         """The name of the answer; None if nothing is sure enough."""
@@ -170,43 +323,60 @@ class Collection:
 
     def headline(self, row: int) -> str:
         """The answer in words, as `Answer.headline` words it."""
+        if (decision := self.decision(row)) is not None:
+            return NONE_OF_THESE if decision.name is None else with_article(decision.name)
+        if self.correction(row) is not None:  # it only says what the photo is not
+            return self.explained([row])[row].headline()
         name, guess = self.answer_name(row), with_article(self.class_names[self.predicted[row]])
-        sure = NOTHING if name is None else f"{with_article(name)}, {percent(float(self.sureness[row]))}"
-        perhaps = f" (perhaps {guess}, {percent(float(self.probability[row]))})"
-        return sure if self._is_class[row] else sure + perhaps
+        guesses = None if self._is_class[row] else f"{guess}, {percent(float(self.probability[row]))}"
+        return "".join(headline_parts(name, float(self.sureness[row]), guesses, bool(self.unlike[row]), self._promised))
 
     @cached_property
-    def _mistakes(self) -> tuple[Rows, NDArray[Any], NDArray[Any]]:
-        """Rows, true and predicted labels of mistakes."""
-        rows, labels = np.flatnonzero(self.masks["mistakes"]), self.model.classes.astype(str)
-        return rows, labels[self.truth[rows]], labels[self.predicted[rows]]
+    def _promised(self) -> float | None:
+        """How often answers are right according to held-out photos; None if these promise nothing."""
+        return None if promise(SURE, held_out_levels(self.model)) is None else SURE
+
+    @cached_property
+    def _mistakes(self) -> list[tuple[int, str, str, str]]:
+        """Row, label, prediction and the lowest concept above both, for every mistake."""
+        h, lowest = self.model.hierarchy, cache(self.model.hierarchy.lca)
+        rows = np.flatnonzero(self.own_masks["mistakes"])
+        ids = np.array(h.ids, dtype=object)
+        pairs = zip(ids[self.label[rows]], self.model.leaves[self.predicted[rows]].tolist(), strict=True)
+        return [(row, a, b, lowest(a, b)) for row, (a, b) in zip(rows.tolist(), pairs, strict=True)]
 
     @cached_property
     def distance(self) -> NDArray[np.float64]:
         """Edges between truth and answer; 0 if they are equal or the truth is unknown."""
-        distances, (rows, truth, answer) = np.zeros(len(self)), self._mistakes
-        distances[rows] = tree_distances(truth, answer, self.model.hierarchy)
+        distances, level = np.zeros(len(self)), self.model.hierarchy.level
+        for row, a, b, above in self._mistakes:
+            distances[row] = level(a) + level(b) - 2 * level(above)
         return distances
 
     @cached_property
     def common(self) -> NDArray[np.int64]:
         """The lowest concept above truth and answer, for mistakes; -1 for other photos."""
-        h, common, (rows, truth, answer) = self.model.hierarchy, np.full(len(self), -1), self._mistakes
-        lowest = cache(lambda a, b: h.index(h.lca(h.leaf_of(a), h.leaf_of(b))))
-        common[rows] = [lowest(a, b) for a, b in zip(truth.tolist(), answer.tolist(), strict=True)]
+        common = np.full(len(self), -1)
+        for row, _, _, above in self._mistakes:
+            common[row] = self.model.hierarchy.index(above)
         return common
 
     def confusions(self) -> list[tuple[str, int, str, str, int]]:
-        """Mistakes by the lowest concept above truth and answer (see `mistakes_by_lca`); classes by name."""
-        h = self.model.hierarchy
-        rows = mistakes_by_lca(*self._mistakes[1:], h)
-        return [(concept, n, h.name(h.leaf_of(a)), h.name(h.leaf_of(b)), times) for concept, n, a, b, times in rows]
+        """Mistakes by the lowest concept above label and answer, those of most photos first.
+
+        Rows are the concept, its number of mistakes, and the names and the number of the most frequent pair.
+        """
+        by_concept, name = dict[str, Counter[tuple[str, str]]](), self.model.hierarchy.name
+        for _, a, b, above in self._mistakes:
+            by_concept.setdefault(above, Counter())[name(a), name(b)] += 1
+        rows = [(concept, pairs.total(), *pairs.most_common(1)[0]) for concept, pairs in by_concept.items()]
+        return [(concept, n, *pair, times) for concept, n, pair, times in sorted(rows, key=lambda row: -row[1])]
 
     def rows(self, view: View) -> Rows:
         keep = self.masks[view.show].copy()
         if view.node:
             level = int(self.model.hierarchy.path_tree.level[view.node])
-            keep &= self._ancestors[self.node, level - 1] == view.node
+            keep &= self._ancestors[self._decided[1], level - 1] == view.node
         if view.common is not None:
             keep &= self.common == view.common
         if view.group is not None:
@@ -217,20 +387,28 @@ class Collection:
 
     def score(self, saved: SavedModel) -> str:
         """How many answers are right, in words; separately for photos that the model was not fitted on."""
+        masks = self.masks
 
-        def share(of: NDArray[np.bool_]) -> str:
-            n, right = int(of.sum()), int((of & self.masks["right"]).sum())
+        def share(of: NDArray[np.bool_], is_right: NDArray[np.bool_] = masks["right"]) -> str:
+            n, right = int(of.sum()), int((of & is_right).sum())
             return f"{right:,} of {n:,} answers match the labels ({100 * right / n:.1f} %)"
 
-        known, own, what = self.truth >= 0, fitted_on(saved, self.photos.ids), "photos that the model was fitted on"
+        known, own, what = masks["known"], fitted_on(saved, self.photos.ids), "photos that the model was fitted on"
+        n_corrected = int(masks["corrected"].sum())
+        corrected = f" People corrected {counted(n_corrected, 'photo')}." if n_corrected else ""
         if not own.any() and "train" in self.photos.splits:
             own, what = self.photos.splits == "train", "photos of the split train"
+        own &= known
         if not known.any() or not own.any():
-            return f"{share(known)}." if known.any() else ""
-        others = (
-            f"Of the others, {share(known & ~own)}." if (known & ~own).any() else "None of the photos is new to it."
-        )
-        return f"{share(known)}. But {int(own.sum()):,} of them are {what}. {others}"
+            return (f"{share(known)}." if known.any() else "") + corrected
+        if not (known & ~own).any() and (self.left_out[own] >= 0).any():
+            is_out = own & (self.left_out >= 0)
+            without = share(is_out, self.model.levels.is_below(self.left_out, self.label))
+            return f"The model was fitted on these photos. Without each photo in turn, {without}.{corrected}"
+        if not (known & ~own).any():
+            return f"{share(known)}, but all are {what}, so this says nothing about new photos.{corrected}"
+        others = f"Of the others, {share(known & ~own)}."
+        return f"{share(known)}. But {int(own.sum()):,} of them are {what}. {others}{corrected}"
 
     @cached_property
     def _ancestors(self) -> NDArray[np.int32]:
@@ -243,7 +421,7 @@ class Collection:
     def counts(self, rows: Rows) -> NDArray[np.int64]:
         """Number of photos at and below each node."""
         tree = self.model.hierarchy.path_tree
-        counts = np.bincount(self.node[rows], minlength=tree.n_nodes)
+        counts = np.bincount(self._decided[1][rows], minlength=tree.n_nodes)
         for level in range(tree.depth, 0, -1):
             nodes = np.flatnonzero(tree.level == level)
             np.add.at(counts, tree.parent[nodes], counts[nodes])
@@ -278,59 +456,84 @@ class Collection:
 
     def at_level(self, rows: Rows, level: int) -> NDArray[np.int64]:
         """The node of each path at a level, or its end if it is shorter."""
-        above = self._ancestors[self.node[rows], level - 1]
-        return np.where(above < 0, self.node[rows], above).astype(np.int64)
+        nodes = self._decided[1][rows]
+        above = self._ancestors[nodes, level - 1]
+        return np.where(above < 0, nodes, above).astype(np.int64)
 
     def path(self, row: int) -> list[str]:
+        if (decision := self.decision(row)) is not None:
+            h = self.model.hierarchy
+            return [] if decision.synset == h.root else list(map(h.name, h.paths(decision.synset)[0]))
+        if self.correction(row) is not None:
+            return [step.name for step in self.explained([row])[row].path]
         return [self.node_name(node) for node in self.trail(int(self.node[row]))]
 
     def doubt(self, row: int) -> str:
         """Why not to rely on the answer (see `Answer.doubt`)."""
+        if self.decision(row) is not None:
+            return ""
         label = self.class_names[self.predicted[row]]
         answer = label if self._is_class[row] else self.answer_name(row) and ""
         return doubt_about(answer, label, bool(self.unlike[row]))
 
     def tile(self, row: int) -> dict[str, Any]:
+        correction = self.correction(row)
+        if correction is not None:
+            words = correction.words(self.model.hierarchy)
+            return {"name": words, "sure": "", "row": row, "note": correction.summary(), "tone": "corrected"}
         name, wrong, notes = self.answer_name(row), bool(self.is_wrong[row]), []
+        guess, likely = f"perhaps {self.class_names[self.predicted[row]]}", percent(float(self.probability[row]))
         if not self._is_class[row]:
-            notes.append(f"perhaps {self.class_names[self.predicted[row]]}, {percent(float(self.probability[row]))}")
-        if self.masks["mistakes"][row]:
-            notes.append(f"label: {self.class_names[self.truth[row]]}")
-        elif self.unlike[row]:
+            notes.append(f"{guess}, {likely}" if name is not None or self.unlike[row] else self.doubt(row))
+        if self.own_masks["mistakes"][row]:
+            notes.append(f"label: {self.label_name(row)}")
+        elif self.unlike[row] and name is not None:
             notes.append(self.doubt(row))
-        sure = "" if name is None else percent(float(self.sureness[row]))
         tone = "wrong" if wrong else "doubt" if notes else ""
-        return {"name": name or NOTHING, "sure": sure, "row": row, "note": "; ".join(notes), "tone": tone}
+        sure = how_likely(float(self.sureness[row]), self._promised)
+        if name is None:
+            name, sure = (self.doubt(row), "") if self.unlike[row] else (guess, likely)
+        return {"name": name, "sure": sure, "row": row, "note": "; ".join(notes), "tone": tone}
 
     def table(self, rows: Rows) -> str:
         """Photos as CSV; no cell is a formula for a spreadsheet."""
         text, names = io.StringIO(), ["photo", "label", "answer", "answer_name", "answer_probability", "rank", "class"]
         writer = csv.writer(text)
-        writer.writerow([*names, "name", "class_probability", "path", "doubt", "right"])
+        writer.writerow([*names, "name", "class_probability", "path", "doubt", "right", "corrected"])
         h, labels = self.model.hierarchy, self.model.classes.astype(str).tolist()
+        corrected = self.explained([row for row in rows.tolist() if self.correction(row) is not None])
         for row in rows.tolist():
-            c, synset, right = int(self.predicted[row]), int(self.answer[row]), "" if self.truth[row] < 0 else "no"
+            c, synset, right = int(self.predicted[row]), int(self.answer[row]), "no" if self.label[row] else ""
             concept = h.class_of(h.ids[synset]) if synset else ""
             answer = labels[c] if self._is_class[row] else concept
             sure, rank = (f"{self.sureness[row]:.4f}", h.rank(concept) or "") if synset else ("", "")
-            cells = [
-                self.photos.names[row],
-                self.photos.labels[row] or "",
-                answer,
-                self.answer_name(row) or "",
-                sure,
-                rank,
-            ]
-            cells += [labels[c], self.class_names[c], f"{self.probability[row]:.4f}", " → ".join(self.path(row))]
-            writer.writerow(
-                map(escape_spreadsheet, [*cells, self.doubt(row), "yes" if self.masks["right"][row] else right])
-            )
+            right = "yes" if self.own_masks["right"][row] else right
+            cells = [answer, self.answer_name(row) or "", sure, rank, labels[c], self.class_names[c]]
+            cells += [f"{self.probability[row]:.4f}", " → ".join(self.path(row)), self.doubt(row), right, ""]
+            if (one := corrected.get(row)) is not None and one.correction is not None:
+                sure = "" if one.answer_probability is None else f"{one.answer_probability:.4f}"
+                cells = [one.answer or "", one.answer_name or "", sure, one.rank or "", one.label, one.name]
+                cells += [f"{one.probability:.4f}", " → ".join(self.path(row)), one.doubt, ""]
+                cells.append(f"{one.correction.words(h)}, {one.correction.summary()}")
+            photo = [self.photos.names[row], self.photos.labels[row] or ""]
+            writer.writerow(map(escape_spreadsheet, [*photo, *cells]))
         return text.getvalue()
+
+    def explained(self, rows: Sequence[int]) -> dict[int, Answer]:
+        """The answers for some photos by row, as corrections limit and name them."""
+        first = np.array(sorted(rows), dtype=np.int64)
+        if not len(first):
+            return {}
+        images = [EncodedImage(name="", embedding=x) for x in self.photos.vectors(first)]
+        corrections, requests = [self.correction(row) for row in first.tolist()], None
+        if self.corrections is not None:
+            requests = self.corrections.requests(self.photos.ids[row] or NO_HASH for row in first.tolist())
+        each = Explainer(self.model).answers(images, requests=requests or (), corrections=corrections)
+        return dict(zip(first.tolist(), each, strict=True))
 
     def report(self, rows: Rows, title: str) -> str:
         """The first `IN_REPORT` photos, explained, as one HTML page."""
-        first = np.sort(rows[:IN_REPORT])
-        answers = dict(zip(first.tolist(), explain_images(self.photos.vectors(first), self.model), strict=True))
+        answers = self.explained(rows[:IN_REPORT].tolist())
         labels, shown = list(map(str, self.model.classes.tolist())), []
         for row in rows[:IN_REPORT].tolist():
             try:
@@ -342,47 +545,188 @@ class Collection:
         return photo_report(shown, title)
 
 
-def answer_photos(model: PathModel, photos: Photos, advance: Callable[[int], object] = lambda n: None) -> Collection:
-    """Answer for every photo; memory beyond the answers does not grow with the number of photos.
+def answer_photos(
+    model: PathModel,
+    photos: Photos,
+    advance: Callable[[int], object] = lambda n: None,
+    corrections: Corrections | None = None,
+    fitted: NDArray[np.bool_] | None = None,
+    counts: Mapping[str, int] | None = None,
+) -> Collection:
+    """Answer for every photo, as the model is and, for photos that it was fitted on, as it would be without the photo.
 
-    `advance` is called with the number of photos done since its last call.
+    Parameters
+    ----------
+    advance : called with the number of photos done since its last call
+    corrections : what people said about photos
+    fitted : (n_photos,); whether the model was fitted on the photo; on none by default
+    counts : training photos of each class, by its label, if not all are here
     """
-    n, start, floor = len(photos.names), 0, model.explained_floor
+    n, start = len(photos.names), 0
     on_map = np.unique(np.linspace(0, n - 1, min(n, ON_MAP)).astype(np.int64))
     predicted, node, probability = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.float32)
     answer, sureness = np.empty(n, np.int32), np.empty(n, np.float32)
-    unlike, points = np.zeros(n, dtype=bool), []
+    are_unlike, novelty, points = np.zeros(n, dtype=bool), np.empty(n, np.float32), []
+    truth, projected = class_numbers(model, photos.labels), np.empty((n, PROJECTED), np.float32)
+    looks = Looks.of(photos)
+    directions = np.random.default_rng(0).normal(size=(len(looks.mean), PROJECTED))
     for X in photos.blocks():
         rows = slice(start, start + len(X))
-        result = model.infer(X, explained=floor is not None)
+        result = model.infer(X, explained=True)
+        novelty[rows] = unknown_scores(model, result)
+        embedded = np.asarray(model.dictionary.embed(X), dtype=np.float32)
+        projected[rows] = looks(X) @ directions
         predicted[rows], node[rows] = result.class_index, result.nodes
         probability[rows] = result.probabilities[np.arange(len(X)), result.class_index]
-        answer[rows], sureness[rows] = right_levels(model, result)
-        if floor is not None:
-            unlike[rows] = result.explained < floor[result.class_index]
+        answer[rows], sureness[rows], _ = right_levels(model, result)
+        are_unlike[rows] = False if (block_unlike := unlike(model, result)) is None else block_unlike
         own = on_map[(on_map >= start) & (on_map < rows.stop)] - start
-        points.append(np.asarray(model.dictionary.embed(X[own]), dtype=np.float32) if len(own) else X[:0])
+        points.append(embedded[own])
         start = rows.stop
         advance(len(X))
     plane = flat_map(np.concatenate([block for block in points if len(block)]))
-    truth = class_numbers(model, photos.labels)
-    return Collection(model, photos, truth, predicted, probability, answer, sureness, unlike, node, on_map, plane)
+    suspicion = left_out_suspicion(photos, truth, len(model.classes), looks)
+    labels = photos.labels if corrections is None else corrections.labels(photos.ids, photos.labels, model.hierarchy)
+    was_fitted = np.zeros(n, dtype=bool) if fitted is None else fitted
+    left_out, likely = left_out_answers(model, photos, was_fitted, labels, counts or {})
+    best = np.where(left_out >= 0, left_out, predicted)
+    group, alike = look_alikes(projected, predicted, (suspicion > 1.0) | ((truth >= 0) & (best != truth)))
+    arrays = (truth, predicted, probability, answer, sureness, are_unlike, novelty, node, on_map, plane, group, alike)
+    return Collection(model, photos, *arrays, suspicion, left_out, likely, corrections)
 
 
-def cached_answers(saved: SavedModel, photos: Photos, advance: Callable[[int], object]) -> Collection:
+class Looks(NamedTuple):
+    """What photos look like to the encoder alone: embeddings of norm 1, from which their mean is subtracted.
+
+    The model's metric was fitted to labels, and a wrong one pulls its photo to the wrong class. Comparing the
+    embeddings themselves does not group such photos with the class of their label.
+    """
+
+    mean: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, photos: Photos) -> Self:
+        total: Any = 0.0
+        for X in photos.blocks():
+            total = total + _units(X).sum(axis=0)
+        return cls(np.asarray(total / max(len(photos.names), 1)))
+
+    def __call__(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        return _units(_units(X) - self.mean)
+
+
+def _units(X: NDArray[Any]) -> NDArray[np.float64]:
+    rows = np.asarray(X, dtype=np.float64)
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
+
+
+def look_alikes(
+    points: NDArray[np.float32], predicted: NDArray[np.int32], alone: NDArray[np.bool_]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The group of each photo and the number of its look-alikes, (n_photos,) each.
+
+    Photos of one predicted class look alike if they are as similar as a photo usually is to its fifth neighbour.
+
+    Parameters
+    ----------
+    points : (n_photos, n_directions) embeddings
+    predicted : (n_photos,) predicted class
+    alone : (n_photos,) photos that are never grouped, as one decision must not be made for a photo that may differ
+    """
+    group, alike = np.full(len(points), -1, np.int32), np.zeros(len(points), np.int32)
+    group[alone] = np.flatnonzero(alone)
+    units = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
+    for c in np.unique(predicted):
+        own = np.flatnonzero((predicted == c) & ~alone)
+        for start in range(0, len(own), COMPARED):
+            rows = own[start : start + COMPARED]
+            similar = units[rows] @ units[rows].T
+            np.fill_diagonal(similar, -1.0)
+            k = max(len(rows) - NEIGHBOUR, 0)
+            least = float(np.median(np.partition(similar, k, axis=1)[:, k]))
+            is_alike = similar >= least
+            alike[rows] = is_alike.sum(axis=1)
+            for i in np.argsort(-alike[rows], kind="stable").tolist():
+                if group[rows[i]] < 0:
+                    others = np.flatnonzero(is_alike[i] & (group[rows] < 0))
+                    nearest = others[np.argsort(-similar[i, others], kind="stable")][: TOGETHER - 1]
+                    group[rows[[i, *nearest.tolist()]]] = rows[i]
+    return group, alike
+
+
+def left_out_suspicion(photos: Photos, truth: NDArray[np.int32], n_classes: int, looks: Looks) -> NDArray[np.float32]:
+    """How many times as far each labelled photo is from its class as from the nearest other one, (n_photos,).
+
+    Distances are those of looks to the means of the labelled photos; a photo is left out of the mean of its own class,
+    which is then ``n / (n - 1)`` times as far away. Photos without a label, or alone in it, have 0.
+    """
+    counts = np.bincount(truth[truth >= 0], minlength=n_classes).astype(np.float64)
+    suspicion, start = np.zeros(len(truth), np.float32), 0
+    if (counts > 1).sum() < 2:
+        return suspicion
+    sums = np.zeros((len(counts), len(looks.mean)))
+    for X in photos.blocks():
+        own = truth[start : start + len(X)]
+        np.add.at(sums, own[own >= 0], looks(X[own >= 0]))
+        start += len(X)
+    means, start = sums / np.maximum(counts, 1.0)[:, None], 0
+    for X in photos.blocks():
+        own = truth[start : start + len(X)]
+        rows = np.flatnonzero((own >= 0) & (counts[own] > 1))
+        Z = looks(X[rows])
+        squares = (Z**2).sum(axis=1)[:, None] - 2.0 * Z @ means.T + (means**2).sum(axis=1)
+        distances = np.sqrt(np.maximum(squares, 0.0))
+        distances[:, counts == 0] = np.inf
+        at, n = np.arange(len(rows)), counts[own[rows]]
+        mine = distances[at, own[rows]] * n / (n - 1.0)
+        distances[at, own[rows]] = np.inf
+        suspicion[start + rows] = mine / np.maximum(distances.min(axis=1), 1e-12)
+        start += len(X)
+    return suspicion
+
+
+def left_out_answers(
+    model: PathModel, photos: Photos, fitted: NDArray[np.bool_], labels: Sequence[str | None], counts: Mapping[str, int]
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The class of each photo by a model without it, -1 for photos that the model was not fitted on, and how likely.
+
+    Parameters
+    ----------
+    fitted : (n_photos,); whether the model was fitted on the photo
+    labels : what each photo was labelled with when the model was fitted
+    counts : training photos of each class, by its label
+    """
+    most, likely = np.full(len(fitted), -1, np.int32), np.zeros(len(fitted), np.float32)
+    own = class_numbers(model, labels)
+    rows = np.flatnonzero(fitted & (own >= 0))
+    if not len(rows) or len(rows) * len(photos.vectors(rows[:1])[0]) > MOST_NUMBERS:
+        return most, likely
+    n_here = np.bincount(own[rows], minlength=len(model.classes))
+    n_images = np.array([counts.get(str(label), n) for label, n in zip(model.classes.tolist(), n_here, strict=True)])
+    odds = left_out_probabilities(model, photos.vectors(rows), own[rows].astype(np.intp), n_images.astype(np.float64))
+    if odds is not None:
+        most[rows], likely[rows] = odds.argmax(axis=1), odds.max(axis=1)
+    return most, likely
+
+
+def cached_answers(
+    saved: SavedModel, photos: Photos, advance: Callable[[int], object], corrections: Corrections | None = None
+) -> Collection:
     """`answer_photos`, or its earlier result from the user's cache."""
-    name, model = f"{photos.key}-{saved.document.checksum[:20]}.npz", saved.path_model
+    name, model = f"{photos.key}-{saved.document.checksum[:20]}-{EDITION}.npz", saved.path_model
     file = cache_folder("collections") / name
+    photos.identify()
     try:
         with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in KEPT}
         if len(arrays["predicted"]) == len(photos.names):
-            return Collection(model, photos, class_numbers(model, photos.labels), **arrays)
+            return Collection(model, photos, class_numbers(model, photos.labels), **arrays, corrections=corrections)
     except (OSError, ValueError, KeyError, BadZipFile):
         pass  # not cached yet, or incomplete
-    collection = answer_photos(model, photos, advance)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(file) as partial, open(partial, "wb") as target:
+    fitted, counts = fitted_on(saved, photos.ids), saved.training.images_per_class
+    collection = answer_photos(model, photos, advance, corrections, fitted, counts)
+    # A cache that cannot be written is not needed.
+    with suppress(HCEPError), replacing(file) as partial, open(partial, "wb") as target:
         np.savez(target, **{name: getattr(collection, name) for name in KEPT})
     return collection
 
@@ -391,6 +735,16 @@ def class_numbers(model: PathModel, labels: Sequence[str | None]) -> NDArray[np.
     """The position of each label's class, by label or name; -1 if there is none."""
     positions = class_names(model)
     return np.array([positions.get((label or "").casefold(), -1) for label in labels], dtype=np.int32)
+
+
+def concept_numbers(model: PathModel, labels: Sequence[str | None]) -> NDArray[np.int64]:
+    """The number of the concept that each label names, by id or name; 0 if there is none, or the root."""
+    h, numbers = model.hierarchy, dict[str | None, int]({None: 0, "": 0})
+    for label in set(labels) - set(numbers):
+        numbers[label] = 0
+        with suppress(HCEPError):
+            numbers[label] = h.index(h.find(str(label)))
+    return np.array([numbers[label] for label in labels], dtype=np.int64)
 
 
 def flat_map(points: NDArray[np.float32]) -> NDArray[np.float32]:

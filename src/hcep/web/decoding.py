@@ -9,9 +9,10 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Mapping
-from contextlib import suppress
-from tempfile import TemporaryFile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 import msgspec
@@ -99,13 +100,30 @@ async def _exchange(process: asyncio.subprocess.Process, data: bytes) -> bytes:
     return await process.stdout.readexactly(n)
 
 
-def decoded(data: bytes, steps: Preprocessing | None, max_pixels: int) -> Decoded:
-    """Decode a file in this process."""
-    with TemporaryFile() as file:  # it has no name, so nothing is left behind however the process ends
+@contextmanager
+def _as_file(data: bytes, descriptors: Path = Path("/dev/fd")) -> Iterator[Path]:
+    """The path of a file with this content, which is gone afterwards.
+
+    Where the system has paths for open files, the file has no name, so that nothing is left behind however the process
+    ends; elsewhere it is in a temporary folder.
+    """
+    if not descriptors.is_dir():
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "photo"
+            path.write_bytes(data)
+            yield path
+        return
+    with TemporaryFile() as file:
         file.write(data)
         file.flush()
+        yield descriptors / str(file.fileno())
+
+
+def decoded(data: bytes, steps: Preprocessing | None, max_pixels: int) -> Decoded:
+    """Decode a file in this process."""
+    with _as_file(data) as path:
         try:
-            image = open_image(f"/dev/fd/{file.fileno()}", max_pixels=max_pixels)
+            image = open_image(path, max_pixels=max_pixels)
         except ImageProblem as problem:
             return Decoded(problem=problem.reason)
     array = np.empty(0) if steps is None else steps(image)

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -22,10 +23,11 @@ from hcep.classify.right_level import SURE
 from hcep.embeddings import EmbeddingStore, Encoder
 from hcep.embeddings.images import ImageProblem
 from hcep.errors import HCEPError
+from hcep.evaluate.learning import Learned, learn, new_corrections
 from hcep.explain.answer import Answer
 from hcep.explain.corrections import Correction, Corrections
 from hcep.explain.explainer import EncodedImage, Explainer
-from hcep.explain.photos import encode_pixels
+from hcep.explain.photos import encode_files, encode_pixels
 from hcep.hierarchy import Hierarchy
 from hcep.models import read_model
 from hcep.models.loading import SavedModel
@@ -36,6 +38,7 @@ from hcep.models.schema import Change
 from hcep.pursuit.limits import Concepts, Request
 from hcep.web.batching import Batcher, ServerBusyError
 from hcep.web.decoding import Decoders
+from hcep.web.project import Project
 
 T = TypeVar("T")
 CORRECTIONS = "corrections.jsonl"
@@ -97,6 +100,7 @@ class Engine:
     encoder : Encoder or name (default: the model's)
     limits : Limits
     other : SavedModel or path; a model to compare with
+    project : Project; its model and corrections are used, and a model can be fitted to its photos
     """
 
     def __init__(
@@ -108,7 +112,13 @@ class Engine:
         encoder: Encoder | str | None = None,
         limits: Limits | None = None,
         other: SavedModel | str | Path | None = None,
+        project: Project | None = None,
     ) -> None:
+        self.project = project
+        if project is not None:
+            corrections = corrections or project.corrections
+            if project.has_model:
+                model, store = project.model, store or project.store
         self.limits, self.read_only = limits or Limits(), model is None
         self.saved = model if isinstance(model, SavedModel) else builtin_model() if model is None else read_model(model)
         self.other = other if other is None or isinstance(other, SavedModel) else read_model(other)
@@ -129,9 +139,16 @@ class Engine:
 
     def _open(self, saved: SavedModel) -> None:
         """Answer with this version of the model from now on."""
-        self.corrections = Corrections(self.corrections_file, saved.hierarchy, missing=True, lenient=True)
+        self._corrections = Corrections(self.corrections_file, saved.hierarchy, missing=True, lenient=True)
         _ = saved.path_model  # read it now, not when somebody waits for an answer
         self.saved, self._version = saved, (saved, dict[Any, Explainer]())
+
+    @property
+    def corrections(self) -> Corrections:
+        """The corrections as they are on disk now, including those of other processes."""
+        if self.corrections_file.exists():
+            self._corrections.refresh()
+        return self._corrections
 
     @property
     def model(self) -> PathModel:
@@ -230,7 +247,7 @@ class Engine:
             request = self.corrections.requests([photo.id], request)[0]
         question = _Question(photo, request, Request.of(why_not).force, where, (n_best, sure, n_paths))
         answer = await self._explain(question)
-        return answer.replaced(correction=self.corrections.applied(photo.id) if corrected else None)
+        return answer.corrected(self.corrections.applied(photo.id) if corrected else None)
 
     def _answer_batch(self, questions: list[_Question]) -> list[Answer]:
         """Answers in order; questions that differ in the photo and its limits alone are searched together."""
@@ -270,34 +287,43 @@ class Engine:
             self._n_running -= 1
 
     async def correct(
-        self, photo: str, *, label: str | None = None, force: Concepts = (), forbid: Concepts = (), **facts: Any
+        self,
+        photo: str,
+        *,
+        label: str | None = None,
+        none: bool = False,
+        force: Concepts = (),
+        forbid: Concepts = (),
+        **facts: Any,
     ) -> Correction:
         """Save a correction of a photo, by its id; on return it is on disk.
 
         Parameters
         ----------
-        label, force, forbid : the true class, concepts that are right, and concepts that are wrong; by label, name or
-            synonym
-        **facts : file, who and why, as for `Corrections.add`
+        label, none, force, forbid : the right class or a concept above it, that none is right, concepts that are right,
+            and concepts that are wrong; by label, name or synonym
+        **facts : under, file, who and why, as for `Corrections.add`
         """
-        if not (label or any(Request.of(force, forbid))):
-            raise HCEPError("the correction is empty: give a class, or concepts to force or forbid")
+        if not (label or none or any(Request.of(force, forbid))):
+            raise HCEPError("the correction is empty: give a class, none, or concepts to force or forbid")
 
-        def save() -> Correction:
+        what: dict[str, Any] = {"label": label, "none": none, "force": force, "forbid": forbid}
+        await self.correct_all([(photo, facts.pop("file", ""))], **what, **facts)
+        return self._corrections.in_force[photo]
+
+    async def correct_all(self, photos: Sequence[tuple[str, str]], **what: Any) -> list[Correction]:
+        """Save the same correction of photos, by their ids, with the names of their files; all at once."""
+
+        def save() -> list[Correction]:
             with self._lock:
-                self.corrections.add(photo, label=label, force=force, forbid=forbid, **facts)
-                return self.corrections.in_force[photo]
+                return self._corrections.add_all(photos, **what)
 
         return await self.run(save)
 
     async def undo_correction(self, photo: str, *, who: str = "") -> None:
-        def undo() -> None:
-            with self._lock:
-                if photo not in self.corrections:
-                    raise PhotoNotFoundError(f"there is no correction of {photo[:12]!r}")
-                self.corrections.add(photo, undo=True, who=who)
-
-        await self.run(undo)
+        if photo not in self.corrections:
+            raise PhotoNotFoundError(f"there is no correction of {photo[:12]!r}")
+        await self.correct_all([(photo, "")], undo=True, who=who)
 
     async def change(self, what: str, function: Callable[[HCEPClassifier], Any]) -> None:
         """Save a changed model as a new version (see `change_model`); on return answers come from it."""
@@ -307,6 +333,37 @@ class Engine:
         X, where = np.stack([photo.embedding for photo in photos]), parent or "the root"
         what = f"added class {name!r} under {where!r} from {len(X):,} images"
         await self.change(what, lambda fitted: fitted.add_class(name, parent, X))
+
+    @property
+    def n_to_learn(self) -> int:
+        """Corrections that the model has not learned from yet; 0 for the built-in model, which cannot learn."""
+        return 0 if self.read_only else new_corrections(self.saved, self.corrections)
+
+    async def learn(self) -> Learned:
+        """Learn from all corrections whose photos are at hand, as a new version (see `hcep.evaluate.learning`)."""
+        vectors = {key: photo.embedding for key, photo in list(self._photos.items())}
+        sources = [] if self.store is None else [self.store]
+        corrections, folder = self.corrections, self.saved.folder
+        encode = partial(encode_files, saved=self.saved, encoder=self.encoder)
+        return await self.run(self._change, lambda: learn(folder, corrections, sources, vectors, encode=encode))
+
+    async def fit_project(self, on_note: Callable[[str], object], on_progress: Callable[[float, str], object]) -> None:
+        """Fit a model to the project's photos (see `Project.fit`), and answer with it from now on."""
+        project = self.project
+        assert project is not None
+
+        def fit() -> None:
+            with self._lock:
+                project.fit(on_note, self.encoder, on_progress)
+                self._open(read_model(project.model))
+                self.read_only, self.store = False, project.store
+
+        await self.run(fit)
+
+    async def keep_photo(self, data: bytes, name: str) -> None:
+        """Save a dropped photo in the project, if its owner wants that."""
+        if self.project is not None and self.project.keep:
+            await self.run(self.project.keep_photo, data, name)
 
     async def undo_change(self) -> Change:
         """Go back to the version before the last change, and return that change."""

@@ -1,23 +1,27 @@
 """The collection page: photos by concept, with filters, mistakes, a map, and downloads."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from hcep.embeddings.images import small_jpeg
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, counted
 from hcep.web import charts
-from hcep.web.collection import IN_REPORT, Collection, DroppedPhotos, View
-from hcep.web.engine import Engine, Photo
+from hcep.web.collection import IN_REPORT, QUEUES, Collection, View
+from hcep.web.engine import Engine
 from hcep.web.pages import many
-from hcep.web.pages.frame import button, clickable, frame, guarded, notice, on_value, tabs, text, ui, working
+from hcep.web.pages.frame import button, clickable, frame, guarded, notice, on_value, redrawn, tabs, text, ui, working
+from hcep.web.pages.work import Work
 
-#: Photos that may be dropped at once.
-DROPPED = 2000
-SHOW = {"all": "All", "unsure": "Unsure", "mistakes": "Mistakes", "unlike": "Unlike training"}
+SHOW = {"all": "All", "unsure": "Unsure", "mistakes": "Mistakes", "unlike": "Unlike training", "corrected": "Corrected"}
+ABOUT = {
+    "unsure": "Photos that the model is least sure of.",
+    "different": "Photos that are least like those the model was fitted on.",
+    "informative": "Doubtful photos that many others look like.",
+    "mislabelled": "Photos that look more like another class than like the other photos with their label.",
+}
 SORT = {"given": "Original order", "unsure": "Least sure first", "worst": "Worst mistakes first"}
 LEAD = (
     "Drop a folder of photos to sort them by concept. If the folders are named after classes, you also see the "
@@ -39,7 +43,7 @@ def register(engine: Engine) -> None:
 
     @ui.page("/collection", title="Collection")  # type: ignore[untyped-decorator]
     async def page(photos: str = "") -> None:
-        with frame("Collection", "collection.css"):
+        with frame("Collection", "photo.css", "collection.css"):
             chosen = collections.photos.get(photos or collections.store)
             if chosen is None or not chosen.names:
                 _empty(collections)
@@ -48,23 +52,16 @@ def register(engine: Engine) -> None:
 
 
 def _empty(collections: many.Collections) -> None:
-    photos: list[tuple[str, Photo]] = []
-
-    async def take(photo: Photo, name: str) -> None:
-        if len(photos) >= DROPPED:
-            raise HCEPError(f"more than {DROPPED:,} photos; encode them into a store")
-        jpeg = await collections.engine.run(small_jpeg, photo.image, 480, 85)  # hundreds of them fit into memory
-        photos.append((name, replace(photo, jpeg=jpeg, features=None, pixels=None)))
-
-    def done() -> None:
-        if photos:
-            key = collections.add(DroppedPhotos(sorted(photos, key=lambda pair: pair[0])))
-            ui.navigate.to(f"/collection?photos={key}")
-
+    dropped = many.Dropped(collections)
     text("h1", "Explore a collection")
     text("p", LEAD, "lead")
-    words = f"Up to {DROPPED:,} photos. They stay on this machine."
-    many.DropZone(collections, take, words, done).props["folders"] = True
+    words = f"Up to {many.DROPPED:,} photos. They stay on this machine."
+    many.DropZone(collections, dropped.take, words, dropped.open).props["folders"] = True
+    if (project := collections.engine.project) is not None:
+        if not project.has_model:
+            text("p", "The photos of your project appear here once its model is fitted.", "soft")
+            text("a", "Go to the project", "button primary", href="/project")
+        return
     with text("div", classes="card stack"):
         text("h2", "Larger collections")
         text("p", "Encode the photos once, then open their store. A hundred thousand photos are fine.")
@@ -78,8 +75,9 @@ class CollectionPage:
         with text("div", classes="line title"):
             text("h1", f"{n:,} photo{'' if n == 1 else 's'} in {collection.photos.title}", "wrap")
             text("a", "Other photos", "button quiet", href="/collection?photos=other")
-        if score:
-            text("p", score, "lead")
+        self.score = text("p", score, "lead")
+        with text("section", classes="card stack", aria_label="Work"):
+            self.redraw_work = redrawn(text("div", classes="stack"), self.draw_work)
         with text("div", classes="collection"):
             with text("section", classes="card stack panel", aria_label="Choose photos"):
                 concepts, mistakes, places = tabs(("Concepts", "Mistakes", "Map"))
@@ -94,6 +92,32 @@ class CollectionPage:
             self.make_map()
         self.change()
 
+    def draw_work(self) -> None:
+        """The queues, how far the work is, and what can be learned from it."""
+        n, n_done = len(self.collection), int(self.collection.masks["corrected"].sum())
+        with text("div", classes="line apart"):
+            text("h2", "What to look at next")
+            text("p", f"{n_done:,} of {counted(n, 'photo')} decided.", "small soft")
+        with text("div", classes="line"):
+            for kind, words in QUEUES.items():
+                groups = self.collection.queue(kind)
+                if groups:
+                    count = counted(sum(map(len, groups)), "photo")
+                    name = f"{words}: {count} in {counted(len(groups), 'group')}. {ABOUT[kind]}"
+                    with button(words, partial(self.work, groups), icon="play_arrow", aria_label=name, title=name):
+                        text("span", f"{sum(map(len, groups)):,}", "number soft")
+        many.learn_card(self.collections.engine, ui.navigate.reload)
+
+    def work(self, groups: Sequence[Sequence[int]], at: int = 0) -> None:
+        Work(self.collections, self.collection, groups, self.worked, at)
+
+    async def worked(self) -> None:
+        """Show the collection again as it is after some decisions."""
+        engine = self.collections.engine
+        self.score.set_text(await engine.run(self.collection.score, engine.saved))
+        self.redraw_work()
+        self.change()
+
     def change(self, **what: Any) -> None:
         self.view = replace(self.view, **what)
         self.rows = self.collection.rows(self.view)
@@ -104,7 +128,7 @@ class CollectionPage:
 
     def draw_toolbar(self) -> None:
         collection, view, h = self.collection, self.view, self.collection.model.hierarchy
-        numbers = {name: int(collection.masks[name].sum()) for name in SHOW}
+        numbers = {name: int(mask.sum()) for name, mask in collection.masks.items() if name in SHOW}
         self.toolbar.clear()
         with self.toolbar:
             with text("div", classes="line", role="group", aria_label="Show"):
@@ -211,8 +235,8 @@ class CollectionPage:
                         self.concept(node, int(counts[node]), counts[node] / len(group))
 
     def open(self, row: int) -> None:
-        with many.photo_dialog(self.collections, self.collection.photos, row):
-            many.answer_details(self.collection, row)
+        """Show a photo, with the others that are shown before and after it."""
+        self.work([[each] for each in self.rows.tolist()], int(np.flatnonzero(self.rows == row)[0]))
 
     async def save_table(self) -> None:
         with working("Writing the table …"):

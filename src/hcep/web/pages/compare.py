@@ -53,7 +53,7 @@ class Pair:
     def masks(self) -> dict[str, NDArray[np.bool_]]:
         labels = [np.array(list(map(str, c.model.classes.tolist())))[c.predicted] for c in (self.one, self.other)]
         agree = labels[0] == labels[1]
-        a, b = (c.masks["right"] & self.known for c in (self.one, self.other))
+        a, b = (c.own_masks["right"] & self.known for c in (self.one, self.other))
         all_ = np.ones(len(agree), dtype=bool)
         return {"all": all_, "differ": ~agree, "one": a & ~b, "other": b & ~a, "neither": self.known & ~a & ~b}
 
@@ -152,7 +152,7 @@ class ComparePage:
         pair, (a, b) = self.pair, self.names
         text("p", f"They agree on {100 - 100 * pair.masks['differ'].mean():.1f} % of {len(pair.one):,} photos.", "lead")
         if pair.known.any():
-            right = [c.masks["right"][pair.known] * 100.0 for c in (pair.one, pair.other)]
+            right = [c.own_masks["right"][pair.known] * 100.0 for c in (pair.one, pair.other)]
             sure = paired_draws(right[1][None], right[0][None])
             shares = ", ".join(f"{name} {each.mean():.1f} %" for name, each in zip((a, b), right, strict=True))
             interval = f"{sure.difference:+.1f} points (95 % interval {sure.low:+.1f} to {sure.high:+.1f}, paired)"

@@ -99,10 +99,14 @@ def guarded(handler: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def sentence(words: str) -> str:
+    """Words with a capital at the start and a full stop at the end."""
+    return words[:1].upper() + words[1:] + ("" if words.endswith((".", "!", "?")) else ".")
+
+
 def notice(words: str, *, problem: bool = False) -> None:
-    sentence = words[:1].upper() + words[1:] + ("" if words.endswith((".", "!", "?")) else ".")
     look = {"classes": "problem" if problem else "", "position": "top", "close_button": "Close"}
-    ui.notify(sentence, timeout=9000 if problem else 4000, **look)
+    ui.notify(sentence(words), timeout=9000 if problem else 4000, **look)
 
 
 @contextmanager

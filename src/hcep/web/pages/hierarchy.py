@@ -1,21 +1,24 @@
 """The hierarchy page: browse, search and check concepts, move a concept and see the effect, add a class, undo."""
 
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hcep.datasets import load_sample
 from hcep.embeddings.encoders import DEFAULT
+from hcep.explain.answer import arrows
 from hcep.hierarchy import Hierarchy
 from hcep.models.loading import SavedModel
-from hcep.taxonomy import HeldOut, Move, lint
+from hcep.taxonomy import HeldOut, Move, lint, lint_embeddings
 from hcep.taxonomy.checks import Finding
 from hcep.taxonomy.effects import Effect, what_if
 from hcep.web.collection import class_numbers
-from hcep.web.engine import Engine, Photo
+from hcep.web.engine import Engine
 from hcep.web.pages.frame import button, clickable, frame, guarded, notice, on_value, tabs, text, ui, working
-from hcep.web.pages.many import Collections, DropZone, collections_of
+from hcep.web.pages.many import Collections, Dropped, DropZone, collections_of
 
 #: Photos that moves are measured on, and concepts that a search or a list shows.
 MEASURED, FOUND = 2000, 40
@@ -40,20 +43,9 @@ class ConceptTree(ui.element, component="static/concepts.js"):  # type: ignore[m
 
     def __init__(self, on_choose: Any, on_move: Any) -> None:
         super().__init__()
-        self.props.update({"nodes": [], "selected": -1, "label": "Concepts"})
+        self.props.update({"nodes": (), "selected": -1, "label": "Concepts"})
         self.on("choose", guarded(on_choose))
         self.on("move", guarded(on_move))
-
-    def show(self, hierarchy: Hierarchy, findings: dict[str, list[Finding]]) -> None:
-        h = hierarchy
-        classes = np.zeros(len(h), dtype=np.int64)
-        for leaf in h.leaves:
-            classes[[h.index(s) for s in h.ancestors(leaf)]] += 1
-        below = np.split(h.child_index, h.child_pointer[1:-1])
-        self.props["nodes"] = [
-            {"name": h.name(s), "below": kids.tolist(), "classes": f"{n:,}", "findings": len(findings.get(s, ()))}
-            for s, kids, n in zip(h.ids, below, classes.tolist(), strict=True)
-        ]
 
     def choose(self, hierarchy: Hierarchy, synset: str) -> None:
         """Select a concept, and open the path to it."""
@@ -62,11 +54,53 @@ class ConceptTree(ui.element, component="static/concepts.js"):  # type: ignore[m
         self.run_method("reveal", [hierarchy.index(one) for one in path])
 
 
+@lru_cache(maxsize=2)
+def checked_nodes(
+    saved: SavedModel, from_photos: tuple[Finding, ...] = ()
+) -> tuple[dict[str, list[Finding]], tuple[dict[str, Any], ...]]:
+    """The findings of each concept, and the nodes of the tree: made once for all visitors.
+
+    The nodes are a tuple, because NiceGUI would copy a list and its items into objects of its own for every visitor.
+    A rank with a single child is part of the child's name.
+    """
+    h, findings = saved.path_model.hierarchy, dict[str, list[Finding]]()
+    for finding in [*lint(h, [h.class_of(leaf) for leaf in h.leaves]), *from_photos]:
+        for synset in finding.synsets:
+            findings.setdefault(synset, []).append(finding)
+    nodes = tuple(
+        {
+            "name": arrows([*(name for one, name in h.merged(s) if h.rank(one)), h.name(s)]),
+            "below": kids.tolist(),
+            "photos": photos,
+            "findings": len(findings.get(s, ())),
+        }
+        for s, kids, photos in zip(
+            h.ids, np.split(h.child_index, h.child_pointer[1:-1]), photo_counts(h, saved), strict=True
+        )
+    )
+    return findings, nodes
+
+
+def photo_counts(h: Hierarchy, saved: SavedModel) -> list[str]:
+    """Training photos of each concept, in words: those of its classes, and those labelled with the concept itself."""
+    by_class = saved.training.images_per_class or {}
+    if not by_class:
+        return [""] * len(h)
+    exact = np.zeros(len(h), dtype=np.int64)
+    for leaf in h.leaves:
+        exact[[h.index(leaf), *map(h.index, h.ancestors(leaf))]] += by_class.get(h.class_of(leaf), 0)
+    coarse = dict.fromkeys(range(len(h)), 0)
+    for label, count in (saved.coarse_counts or {}).items():
+        if h.merged_into(label) in h:
+            coarse[h.index(h.merged_into(label))] += count.n_images
+    more = {i: f" + {n:,} coarse" if n else "" for i, n in coarse.items()}
+    return [f"{n:,}{more[i]}" if n or more[i] else "no photos" for i, n in enumerate(exact.tolist())]
+
+
 class HierarchyPage:
     def __init__(self, engine: Engine, collections: Collections) -> None:
         self.engine, self.collections = engine, collections
         self.chosen, self.moving = engine.hierarchy.root, ""
-        self.photos: list[Photo] = []
         text("h1", "The hierarchy")
         self.about = text("p", classes="lead")
         with text("div", classes="hierarchy"):
@@ -90,17 +124,14 @@ class HierarchyPage:
         """A concept by its number in the tree, as the browser sends it."""
         return self.hierarchy.ids[int(number)] if 0 <= int(number) < len(self.hierarchy) else self.hierarchy.root
 
-    def draw(self) -> None:
+    def draw(self, from_photos: Sequence[Finding] = ()) -> None:
         h = self.hierarchy = self.engine.hierarchy  # others may change the model meanwhile
-        self.findings: dict[str, list[Finding]] = {}
-        for finding in lint(h, [h.class_of(leaf) for leaf in h.leaves]):
-            for synset in finding.synsets:
-                self.findings.setdefault(synset, []).append(finding)
+        self.findings, self.tree.props["nodes"] = checked_nodes(self.engine.saved, tuple(from_photos))
         n, inner = len(h.leaves), len(h) - len(h.leaves)
         self.about.set_text(
-            f"{n:,} classes below {inner:,} concepts. Drag a concept to another parent to see the effect."
+            f"{n:,} classes below {inner:,} concepts, with the number of training photos of each. Drag a concept to "
+            "another parent to see the effect."
         )
-        self.tree.show(h, self.findings)
         self.draw_versions()
         self.show(self.chosen if self.chosen in h else h.root)
 
@@ -138,7 +169,8 @@ class HierarchyPage:
         with self.concept:
             text("h2", h.name(synset), "wrap")
             names = ", ".join([synset, *(name for _, name in h.merged(synset))])
-            text("p", names, "small soft wrap")
+            if names != h.name(synset):
+                text("p", names, "small soft wrap")
             if images := self.engine.saved.images_of(synset):
                 text("p", f"Training images: {images}", "small wrap")
             for title, others in (("Above", h.ancestors(synset)), ("Below", h.children(synset))):
@@ -164,6 +196,21 @@ class HierarchyPage:
                         self.link(synset)
         if not findings:
             text("p", "None.", "small soft")
+        if self.chosen == self.hierarchy.root:
+            with text("div", classes="line"):
+                button("Check with photos", self.check, icon="fact_check")
+
+    async def check(self) -> None:
+        """Also look for concepts whose photos look unlike their place."""
+        with working("Comparing the photos of all concepts …"):
+            findings = await self.engine.run(photo_findings, self.engine)
+        if findings is None:
+            notice("This needs labelled photos; start with --store STORE", problem=True)
+            return
+        self.draw(findings)
+        notice(
+            f"{len(findings):,} possible problems found with photos" if findings else "No problems found with photos"
+        )
 
     def begin(self) -> None:
         """Make the next chosen concept the new parent."""
@@ -229,19 +276,18 @@ class HierarchyPage:
         name = text("input", classes="field", aria_label=words, placeholder=words)
         on_value(name, "input", partial(setattr, self, "typed"))
         self.below = text("p", classes="small wrap")
-        DropZone(self.collections, self.take, "Photos of the class")
+        self.dropped = Dropped(self.collections)
+        DropZone(self.collections, self.dropped.take, "Photos of the class")
         button("Add the class", self.add, "primary")
 
-    async def take(self, photo: Photo, _: str) -> None:
-        self.photos.append(photo)
-
     async def add(self) -> None:
-        if not self.typed or not self.photos:
+        photos = [photo for _, photo in self.dropped.photos]
+        if not self.typed or not photos:
             notice("Give the class a name" if not self.typed else "Drop some photos of it first", problem=True)
             return
-        what = f"added class “{self.typed}” from {len(self.photos):,} photos"
-        await self.changed(what, self.engine.add_class(self.typed, self.chosen, self.photos))
-        self.photos = []
+        what = f"added class “{self.typed}” from {len(photos):,} photos"
+        await self.changed(what, self.engine.add_class(self.typed, self.chosen, photos))
+        self.dropped.photos = []
 
     def draw_versions(self) -> None:
         changes = self.engine.versions()
@@ -256,6 +302,15 @@ class HierarchyPage:
                 button("Undo the last change", lambda: self.changed(done, self.engine.undo_change()), icon="undo")
 
 
+def photo_findings(engine: Engine) -> list[Finding] | None:
+    """What labelled photos say against the hierarchy; None if there are none."""
+    photos = _held_out(engine, engine.saved)
+    if photos is None:
+        return None
+    findings = lint_embeddings(engine.hierarchy, *photos[2:], held_out=photos[1])
+    return [f for f in findings if f.measured is None or f.measured.helps]  # without a gain, a move is no advice
+
+
 def measure(engine: Engine, move: Move) -> tuple[str, Effect] | None:
     """Which labelled photos a move is measured on, and its effect on them; None if there are none."""
     photos = _held_out(engine, engine.saved)
@@ -263,8 +318,11 @@ def measure(engine: Engine, move: Move) -> tuple[str, Effect] | None:
 
 
 @lru_cache(maxsize=1)
-def _held_out(engine: Engine, saved: SavedModel) -> tuple[str, HeldOut] | None:
-    """The store's labelled photos, preferably not of the training split; otherwise the sample, for its encoder."""
+def _held_out(engine: Engine, saved: SavedModel) -> tuple[str, HeldOut, NDArray[Any], NDArray[Any]] | None:
+    """The store's labelled photos, preferably not of the training split; otherwise the sample, for its encoder.
+
+    Returned are what they are in words, the photos held out from the model, their embeddings and their labels.
+    """
     model, store, record = engine.model, engine.store, saved.encoder
     if store is not None:
         own = class_numbers(model, store.labels.tolist())
@@ -275,10 +333,10 @@ def _held_out(engine: Engine, saved: SavedModel) -> tuple[str, HeldOut] | None:
             rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), MEASURED)).astype(np.int64)]
             what = f"{len(rows):,} labelled photos of the collection{' outside the training split' * bool(len(new))}"
             X, y = store.select(rows=rows).to_numpy(np.float32), model.classes[own[rows]].astype(str)
-            return what, HeldOut.from_model(saved.classifier, X, y)
+            return what, HeldOut.from_model(saved.classifier, X, y), X, y
     sample = load_sample() if record is not None and record.name == DEFAULT else None
     known = np.array([]) if sample is None else np.isin(sample.y_val, model.classes.astype(str))
     if sample is None or not known.any():
         return None
-    photos = HeldOut.from_model(saved.classifier, sample.X_val[known], sample.y_val[known])
-    return f"{known.sum():,} photos of the sample", photos
+    X, y = sample.X_val[known], sample.y_val[known]
+    return f"{known.sum():,} photos of the sample", HeldOut.from_model(saved.classifier, X, y), X, y

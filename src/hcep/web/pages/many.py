@@ -5,27 +5,31 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import unquote
+from weakref import WeakSet
 
 import numpy as np
 
 from hcep._checks import require
+from hcep.embeddings import EmbeddingStore
 from hcep.embeddings.images import ImageProblem, small_jpeg
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, counted
 from hcep.explain.answer import UNLIKE
 from hcep.models.loading import SavedModel
 from hcep.web.batching import ServerBusyError
-from hcep.web.collection import Collection, Photos, Rows, StorePhotos, cached_answers
+from hcep.web.collection import Collection, DroppedPhotos, Photos, Rows, StorePhotos, cached_answers
 from hcep.web.engine import Engine, Photo, PhotoNotFoundError
 from hcep.web.pages.frame import bar, button, clickable, guarded, nicegui, on_value, text, ui, working
 
 responses = require("starlette.responses", "web", "the explorer")
 
-#: Collections and drop zones that are remembered.
-OPEN, ZONES = 4, 200
+#: Photos that may be dropped on a page, and on all open pages.
+DROPPED, DROPPED_IN_ALL = 2000, 8000
+#: Collections that are remembered.
+OPEN = 4
 #: Longer side of a thumbnail and of a large photo; tiles that one request may ask for.
 SIDES, AT_ONCE = {"small": 320, "large": 1000}, 400
 
@@ -48,12 +52,25 @@ class Collections:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.photos: OrderedDict[str, Photos] = OrderedDict()
-        self.zones: OrderedDict[str, Callable[[Photo, str], Awaitable[None]]] = OrderedDict()
+        self.zones: dict[str, tuple[Callable[[Photo, str], Awaitable[None]], bool]] = {}  # of the pages that are open
+        self.dropped: WeakSet[Dropped] = WeakSet()
         self._jobs: OrderedDict[tuple[str, str], Job] = OrderedDict()
         self._small = lru_cache(maxsize=4096)(partial(self._jpeg, "small"))
-        self.store = "" if engine.store is None else self.add(StorePhotos(engine.store))
+        self._opened: tuple[EmbeddingStore | None, str] = None, ""
+        _ = self.store  # photos of a page that was open before a restart can be read again
         nicegui.app.add_route("/collection/{key}/{size}/{row:int}.jpg", self.jpeg, methods=["GET"])
         nicegui.app.add_route("/collection/drop/{zone}", self.drop, methods=["POST"])
+
+    @property
+    def store(self) -> str:
+        """The key of the engine's store, which opens first; empty if there is none. A fit replaces the store."""
+        if self.engine.store is not None and self.engine.store is not self._opened[0]:
+            photos = StorePhotos(self.engine.store)
+            if self.engine.project is not None:
+                photos.title = self.engine.project.folder.resolve().name
+            self._opened = self.engine.store, photos.key
+            self.add(photos)
+        return self._opened[1]
 
     def add(self, photos: Photos) -> str:
         """Remember a collection by its key; the oldest dropped collections are forgotten."""
@@ -68,7 +85,8 @@ class Collections:
         job = self._jobs.get(key)
         if job is None or (job.task.done() and job.task.exception() is not None):
             job = self._jobs[key] = Job(len(photos.names))
-            job.task = asyncio.create_task(self.engine.run(cached_answers, saved, photos, job.advance))
+            corrections = self.engine.corrections if saved is self.engine.saved else None
+            job.task = asyncio.create_task(self.engine.run(cached_answers, saved, photos, job.advance, corrections))
             while len(self._jobs) > OPEN:
                 self._jobs.popitem(last=False)
         return job
@@ -96,14 +114,21 @@ class Collections:
 
     async def drop(self, request: Any) -> Any:
         """Answer a request that sends a photo to a drop zone."""
-        take, most = self.zones.get(request.path_params["zone"]), self.engine.limits.megabytes
-        if take is None:
+        zone, most = self.zones.get(request.path_params["zone"]), self.engine.limits.megabytes
+        if zone is None:
             return refused(404, "the page has expired; open it again")
         if int(request.headers.get("content-length") or 0) > most * 1e6:
             return refused(413, f"too large: more than {most:g} MB")
         name = unquote(request.headers.get("x-name", ""))[:300]
         try:
-            await take(await self.engine.add_photo(await request.body(), name), name)
+            take, keep = zone
+            data = await request.body()
+            photo = await self.engine.add_photo(data, name)
+            if keep and self.engine.project is not None:
+                await self.engine.run(self.engine.project.keep_photo, data, name)
+            else:
+                await self.engine.keep_photo(data, name)
+            await take(photo, name)
         except HCEPError as error:
             reason = error.reason if isinstance(error, ImageProblem) else str(error)
             return refused(503 if isinstance(error, ServerBusyError) else 422, reason)
@@ -149,16 +174,44 @@ class Gallery(ui.element, component="static/gallery.js"):  # type: ignore[misc, 
 
 
 class DropZone(ui.element, component="static/drop.js"):  # type: ignore[misc, call-arg]
-    """A drop zone for photos and folders: `take` is called with every photo and its name, including its folders."""
+    """A drop zone for photos and folders: `take` is called with every photo and its name, including its folders.
 
-    def __init__(self, collections: Collections, take: Any, words: str, on_done: Any = lambda: None) -> None:
+    `on_done` is called after the last photo; the event has the problems with photos, in words. `keep` saves the photos
+    in the project. A zone without `words` is invisible: scripts of the page send photos to it.
+    """
+
+    def __init__(
+        self, collections: Collections, take: Any, words: str, on_done: Any = lambda: None, *, keep: bool = False
+    ) -> None:
         super().__init__()
         zone = secrets.token_urlsafe(12)
-        collections.zones[zone] = take
-        while len(collections.zones) > ZONES:
-            collections.zones.popitem(last=False)
+        collections.zones[zone] = take, keep
+        ui.context.client.on_delete(lambda: collections.zones.pop(zone, None))
         self.props.update({"url": f"/collection/drop/{zone}", "words": words})
-        self.on("done", guarded(on_done), args=[])
+        self.on("done", guarded(on_done))
+
+
+class Dropped:
+    """The photos that a visitor has dropped, reduced so that hundreds of them fit into memory."""
+
+    def __init__(self, collections: Collections) -> None:
+        self.collections, self.photos = collections, list[tuple[str, Photo]]()
+        collections.dropped.add(self)
+
+    async def take(self, photo: Photo, name: str) -> None:
+        if len(self.photos) >= DROPPED:
+            raise HCEPError(f"more than {DROPPED:,} photos; encode them into a store")
+        if sum(len(one.photos) for one in self.collections.dropped) >= DROPPED_IN_ALL:
+            raise ServerBusyError
+        jpeg = await self.collections.engine.run(small_jpeg, photo.image, 480, 85)
+        self.photos.append((name, replace(photo, jpeg=jpeg, features=None, pixels=None)))
+
+    def open(self) -> None:
+        """Show the photos as a collection, and begin a new one."""
+        photos, self.photos = sorted(self.photos, key=lambda pair: pair[0]), []
+        if photos:
+            key = self.collections.add(DroppedPhotos(photos))
+            ui.navigate.to(f"/collection?photos={key}")
 
 
 async def answered(collections: Collections, photos: Photos, saved: SavedModel) -> Collection | None:
@@ -176,7 +229,9 @@ async def answered(collections: Collections, photos: Photos, saved: SavedModel) 
         if not client.has_socket_connection:
             return None
     shown.delete()
-    return job.task.result()
+    # The corrections are those of now: an earlier version of the model may answer again after an undo.
+    corrections = collections.engine.corrections if saved is collections.engine.saved else None
+    return replace(job.task.result(), corrections=corrections)
 
 
 def select(label: str, options: Mapping[str, str], value: str, on_change: Callable[[str], Any]) -> None:
@@ -203,9 +258,37 @@ def confusion_bars(collection: Collection, words: Callable[..., str], on_click: 
                 bar_row(h.name(concept), n, n / confusions[0][1], partial(on_click, h.index(concept)), words(*most))
 
 
+def learn_card(engine: Engine, on_change: Callable[[], Any]) -> None:
+    """A button that teaches the model all new corrections, the effect in words, and a button to undo it."""
+    n = engine.n_to_learn
+    if not n:
+        return
+    box = text("div", classes="stack learn")
+
+    async def learn() -> None:
+        with working("Learning …"):
+            learned = await engine.learn()
+        box.clear()
+        with box:
+            text("p", f"The model {learned.what}.", "strong", role="status")
+            for line in learned.lines():
+                text("p", line, "small wrap")
+            with text("div", classes="line"):
+                button("Show the new answers", on_change, "primary")
+                button("Undo", undo, icon="undo")
+
+    async def undo() -> None:
+        with working("Going back …"):
+            await engine.undo_change()
+        on_change()
+
+    with box:
+        button(f"Learn from {counted(n, 'correction')}", learn, "primary", icon="school")
+
+
 def bar_row(name: str, n: int, share: float, on_click: Any, about: str = "") -> None:
     """A concept in a list, with its number of photos and its share."""
-    with clickable("", on_click, "row"):
+    with clickable("", on_click, "bar-row"):
         text("span", name, "name wrap")
         bar(share)
         text("span", f"{n:,}", "number")
@@ -235,13 +318,13 @@ def photo_dialog(collections: Collections, photos: Photos, row: int) -> Iterator
 
 def answer_details(collection: Collection, row: int) -> None:
     """A model's answer for a photo, whether it is right or doubtful, and its path."""
-    truth, predicted = int(collection.truth[row]), int(collection.predicted[row])
     headline = collection.headline(row)
     text("h2", headline[:1].upper() + headline[1:], "wrap")
-    if truth >= 0:
-        words = "The label says the same." if truth == predicted else f"The label says {collection.class_names[truth]}."
-        text("p", words, "bad" if collection.is_wrong[row] else "good" if truth == predicted else "")
-    if collection.unlike[row]:
+    if (correction := collection.correction(row)) is not None:
+        text("p", f"{correction.words(collection.model.hierarchy)}: {correction.summary()}.", "chip lit wrap")
+    elif collection.label[row]:
+        text("p", *collection.label_words(row), role="note")
+    if collection.unlike[row] and correction is None:
         text("p", UNLIKE, "chip flag")
     with text("ol", classes="path", aria_label="Path"):
         for name in collection.path(row):

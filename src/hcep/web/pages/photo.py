@@ -1,6 +1,7 @@
 """The photo page: upload a photo, read the answer, follow its path, and look at each concept."""
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,9 +16,9 @@ from hcep.hierarchy.names import with_article
 from hcep.web.engine import Engine, Photo
 from hcep.web.pages import frame as shared
 from hcep.web.pages.frame import button, frame, guarded, notice, on_value, redrawn, text, ui, working
-from hcep.web.pages.many import responses
+from hcep.web.pages.many import Dropped, DropZone, collections_of, responses
 from hcep.web.pages.question import questions
-from hcep.web.pages.session import PhotoSession, TrainingSummaries, TrainingSummary
+from hcep.web.pages.session import PhotoSession, TrainingSummary, summaries_of
 
 #: Photos that come with scikit-learn; static/welcome.html says who took them.
 EXAMPLES = ("china.jpg", "flower.jpg")
@@ -28,7 +29,7 @@ NO_PHOTOS = "Typical photos and the usual range need training photos: hcep serve
 
 def register(engine: Engine) -> None:
     shared.nicegui.app.add_static_files(shared.STATIC, shared.FILES)
-    summaries, spec = TrainingSummaries(engine), find_spec("sklearn.datasets")
+    spec = find_spec("sklearn.datasets")
     for name in EXAMPLES if spec is not None and spec.origin else ():
         file = Path(str(spec.origin)).parent / "images" / name  # type: ignore[union-attr]
         shared.nicegui.app.add_static_file(local_file=file, url_path=f"/examples/{name}")
@@ -43,14 +44,11 @@ def register(engine: Engine) -> None:
 
     @ui.page("/", title="hcep explorer", dark=None)
     async def page(photo: str = "") -> None:
-        async def remembered() -> Photo:
-            return engine.photo(photo)
-
         with frame("Photo", "photo.css", "photo.js"):
-            visit = PhotoPage(engine, summaries)
+            visit = PhotoPage(engine)
         if photo:
             await ui.context.client.connected()
-            await guarded(visit.show)(remembered(), False)
+            await guarded(lambda: visit.show(engine.photo(photo), history=False))()
 
 
 class PathDiagram(ui.element, component="static/path.js"):  # type: ignore[misc, call-arg]
@@ -90,32 +88,42 @@ class PathDiagram(ui.element, component="static/path.js"):  # type: ignore[misc,
 class PhotoPage:
     """One visitor's page, which shows one photo after another."""
 
-    def __init__(self, engine: Engine, summaries: TrainingSummaries) -> None:
-        self.engine, self.summaries, most = engine, summaries, engine.limits.megabytes
-        refused = guarded(partial(notice, f"The photo did not arrive; photos may have up to {most:g} MB", problem=True))
-        uploader = ui.upload(on_upload=guarded(self._uploaded), auto_upload=True, max_file_size=int(1e6 * most))
-        uploader.classes("uploader").on_rejected(refused).on("failed", refused, args=[])
+    def __init__(self, engine: Engine) -> None:
+        self.engine, most = engine, engine.limits.megabytes
+        self.dropped = Dropped(collections_of(engine))
+        DropZone(self.dropped.collections, self.dropped.take, "", self._show_dropped).classes("uploader")
         self.body = text("div", classes="stack wide")
         welcome = shared.FILES / "welcome.html"
         with self.body:
             has_store = engine.store is not None
             ui.html(render_html(welcome, megabytes=f"{most:g}", has_store=has_store), sanitize=False)
 
-    async def _uploaded(self, event: Any) -> None:
-        await self.show(self.engine.add_photo(await event.file.read(), event.file.name))
+    async def _show_dropped(self, event: Any) -> None:
+        """Show one photo, or several as a collection."""
+        if problems := "; ".join(map(str, event.args))[:300]:
+            notice(problems, problem=True)
+        if len(self.dropped.photos) == 1:
+            _, photo = self.dropped.photos.pop()
+            await self.show(replace(self.engine.photo(photo.id), name=photo.name))
+        self.dropped.open()
 
-    async def show(self, upload: Awaitable[Photo], history: bool = True) -> None:
-        """Explain a photo that is being read, and show it instead of the previous content."""
+    async def show(self, photo: Photo, history: bool = True) -> None:
+        """Explain a photo, and show it instead of the previous content."""
         with working("Reading the photo …"):
-            session = PhotoSession(self.engine, await upload)
+            session = PhotoSession(self.engine, photo)
             await session.ask()
         if history:
             ui.navigate.history.push(f"/?photo={session.photo.id}")
         self.body.clear()
         with self.body:
-            self._draw(session)
+            PhotoView(session, "Another photo", "/")
 
-    def _draw(self, session: PhotoSession) -> None:
+
+class PhotoView:
+    """A photo with its answer, its path, its concepts and all questions about it; also a link to somewhere else."""
+
+    def __init__(self, session: PhotoSession, link: str, href: str) -> None:
+        self.link, self.summaries = (link, href), summaries_of(session.engine)
         with text("section", classes="answer"):
             words = redrawn(text("div", classes="stack", aria_live="polite"), partial(self._answer, session))
             with text("div", classes="sureness"):
@@ -130,6 +138,7 @@ class PhotoPage:
                         text("h2", "The path to the answer", id="path")
                         text("span", "probability", "soft small")
                     self.tree = PathDiagram(session, partial(self.choose, session))
+                    routes = redrawn(text("div", classes="stack"), partial(self._routes, session))
                 questions(session, self.show_map)
 
         def choose_again() -> None:
@@ -138,7 +147,7 @@ class PhotoPage:
             ui.run_javascript(TO_ANSWER)
 
         self.chosen = session.end
-        session.on_answer += [words, choose_again]
+        session.on_answer += [words, routes, choose_again]
         session.on_words += [words, lambda: self.tree.show(self.chosen)]
         choose_again()
 
@@ -157,8 +166,13 @@ class PhotoPage:
                 first = session.first
                 text("span", f"Before: {first.headline()}.", "soft small")
             else:
-                text("a", "Another photo", "button", href="/")
+                text("a", self.link[0], "button", href=self.link[1])
                 text("span", session.photo.name, "soft small wrap")
+
+    def _routes(self, session: PhotoSession) -> None:
+        """Other paths to the same class, if concepts have several parents."""
+        for route in session.answer.other_routes():
+            text("p", f"Also by {route}.", "soft small wrap")
 
     def _slider(self, session: PhotoSession) -> None:
         text("label", "How sure should the answer be? (percent)", "name", for_="sureness")
@@ -202,7 +216,7 @@ class PhotoPage:
             if self.chosen == concept:  # the visitor may have chosen another one meanwhile
                 redrawn(self.card, partial(_concept_card, session, concept, summary))
             evidence = (await session.maps()).concepts.get(concept)
-            words = f"Where {name} is: red areas support it, blue areas speak against it."
+            words = f"Where the model sees “{name}”: red areas support it, blue areas speak against it."
             if evidence is None and concept != session.hierarchy.root:
                 _, evidence = await session.contrast(concept)
                 words = f"Red areas support {session.answer.name}, blue areas support {name}."

@@ -1,21 +1,23 @@
 """Questions about an answer: why not something else, what if, corrections; and the search, step by step."""
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+from hcep.errors import HCEPError
 from hcep.explain.answer import Contrast, percent
 from hcep.explain.beam_steps import WIDTH, Levels, Tried, beam_levels
 from hcep.explain.corrections import Correction
-from hcep.hierarchy import Hierarchy
 from hcep.hierarchy.names import with_article
 from hcep.pursuit.limits import Request
-from hcep.web.pages.frame import bar, button, clickable, notice, on_value, redrawn, tabs, text, working
+from hcep.web.pages.frame import bar, button, clickable, notice, redrawn, tabs, text, working
+from hcep.web.pages.many import learn_card
+from hcep.web.pages.search import correction_of, name_search, new_classes, places_for_a_class, who_and_why
 from hcep.web.pages.session import PhotoSession
 
-#: Concepts that a name search shows, corrections that are listed, and dropped paths that are named.
-N_MATCHES, N_LISTED, N_DROPPED = 8, 30, 6
+#: Corrections that are listed, and dropped paths that are named.
+N_LISTED, N_DROPPED = 30, 6
 ALL_PATHS = "This model compares all paths. To let you watch a search, this one goes down the tree level by level"
 OWN_BEAM = "The search goes down the tree level by level"
 
@@ -35,40 +37,8 @@ def _chip(session: PhotoSession, concept: str, pick: Callable[[str], Any], words
         text("span", percent(session.probability(concept)), "number")
 
 
-@lru_cache(maxsize=4)
-def _names(h: Hierarchy) -> tuple[dict[str, str], Counter[str]]:
-    """All names of every concept but the root, in lower case, and how many concepts have each name."""
-    names = {c: "\n".join([h.name(c), *(name for _, name in h.merged(c))]).casefold() for c in h.ids if c != h.root}
-    return names, Counter(map(h.name, h.ids))
-
-
-def _name_search(session: PhotoSession, label: str, pick: Callable[[str], Any], suggested: Sequence[str]) -> None:
-    """A field to find classes and concepts by name; the matches are buttons below it, and Enter picks the first."""
-    h, matches, (names, n_named) = session.hierarchy, list(suggested), _names(session.hierarchy)
-    key = "find-" + label.split()[0].lower()
-    text("label", label, "name", for_=key)
-    field = text("input", classes="field", id=key, type="search", autocomplete="off", placeholder="Type a name")
-    message, line = text("p", "", "soft small", role="status"), text("div", classes="line")
-
-    def show() -> None:
-        for concept in matches:
-            parent = f" ({h.name(h.parents(concept)[0])})" if n_named[h.name(concept)] > 1 else ""
-            _chip(session, concept, pick, h.name(concept) + parent)
-
-    def matching(typed: str) -> list[str]:
-        words = typed.casefold()
-        concepts = [c for c, known in names.items() if words in known] if words else list(suggested)
-        concepts.sort(key=lambda c: (not names[c].startswith(words), -session.probability(c), names[c]))
-        return concepts[:N_MATCHES]
-
-    def update(typed: str) -> None:
-        matches[:] = matching(typed)
-        redraw()
-        message.text = "" if matches else "No class or concept has this name."
-
-    redraw = redrawn(line, show)
-    on_value(field, "input", update, 0.15)
-    on_value(field, "keydown.enter", lambda typed: next(map(pick, matching(typed)), None))
+def _name_search(session: PhotoSession, label: str, pick: Callable[[str], Any], **options: Any) -> None:
+    name_search(session.hierarchy, label, pick, session.rivals, probability=session.probability, **options)
 
 
 def _why_not(show_map: Callable[..., None], session: PhotoSession) -> None:
@@ -79,7 +49,7 @@ def _why_not(show_map: Callable[..., None], session: PhotoSession) -> None:
         words = f"Red areas support {contrast.chosen.name}, blue areas support {contrast.rival.name}."
         show_map(session, evidence, words)
 
-    _name_search(session, f"Why is it {with_article(session.answer.name)} and not …", ask, session.rivals)
+    _name_search(session, f"Why is it {with_article(session.answer.name)} and not …", ask)
     result = text("div", classes="stack", aria_live="polite")
 
 
@@ -102,8 +72,7 @@ def _contrast(contrast: Contrast) -> None:
                             bar(abs(one.value) / most, "minus" if one.value < 0 else "")
                             text("span", side.shown(one.value), "number small")
     for line in others:
-        plain = line.replace("the embedding", "what the model sees")
-        text("p", plain[:1].upper() + plain[1:] + ".", "soft small wrap")
+        text("p", line[:1].upper() + line[1:] + ".", "soft small wrap")
 
 
 def _what_if(session: PhotoSession) -> None:
@@ -114,56 +83,85 @@ def _what_if(session: PhotoSession) -> None:
             without = lambda c: session.ask(session.force, (*session.forbid, c))  # noqa: E731
             _chip(session, concept, without, aria_label=f"Without {session.name(concept)}")
     insist = lambda c: session.ask((*session.force, c), session.forbid)  # noqa: E731
-    _name_search(session, "Require another concept", insist, session.rivals)
+    _name_search(session, "Require another concept", insist)
     if session.force or session.forbid:
         button("Reset", session.ask, icon="undo")
 
 
 def _wrong(session: PhotoSession) -> None:
     """Make a correction, and see those made so far."""
-    h, facts = session.hierarchy, {"who": "", "why": ""}  # the browser fills in who it is
+    h, facts = session.hierarchy, dict[str, Any](who="", why="")  # the browser fills in who it is
 
-    async def save(concept: str) -> None:  # the root says that none of the classes is right
-        is_label = h.is_leaf(concept) or concept not in (h.root, *h.own_leaves)
-        what = {"label": h.class_of(concept)} if is_label else {"force": concept}
+    async def save(**what: Any) -> None:
         await session.engine.correct(session.photo.id, **what, file=session.photo.name, **facts)
         notice("The correction is saved, thank you")
         await session.ask()
 
-    async def undo(photo: str) -> None:
-        await session.engine.undo_correction(photo, who=facts["who"])
-        notice("The correction is undone")
+    async def undo(correction: Correction) -> None:
+        if session.engine.corrections.in_force.get(correction.image) == correction:
+            await session.engine.undo_correction(correction.image, who=facts["who"])
+            notice("The correction is undone")
+        else:
+            notice("Somebody has changed this correction since; nothing is undone", problem=True)
         await session.ask()
 
     text("p", "Choose the right answer. It is saved at once, and you can undo it.", "soft")
-    with text("div", classes="fields"):
-        for key, label in (("who", "Your name"), ("why", "Reason (optional)")):
-            with text("div"):
-                text("label", label, "name", for_=key)
-                field = text("input", classes="field", id=key, maxlength=200, data_remember=key)
-                on_value(field, "input", partial(facts.__setitem__, key))
-    _name_search(session, "Right answer", save, session.rivals)
-    button("None of the known classes", partial(save, h.root), icon="block")
-    corrections = list(session.engine.corrections.in_force.items())[::-1]
+    who_and_why(facts)
+    new = partial(new_classes, session.engine.corrections, h)
+    _name_search(
+        session,
+        "Right answer",
+        lambda concept: save(**correction_of(h, concept)),
+        add=lambda name, under: save(label=name, under=under),
+        new=new,
+        places=lambda: places_for_a_class(h, session.path[::-1]),
+    )
+    with text("div", classes="line"):
+        button("None of the known classes", partial(save, none=True), icon="block")
+        if session.path:
+            button(f"Not {with_article(session.name(session.end))}", partial(save, forbid=session.end), icon="close")
+    _history(session)
+    corrections = list(session.engine.corrections.in_force.values())[::-1]
     if corrections:
         text("h3", f"Corrections so far: {len(corrections):,}")
+        learn_card(session.engine, session.ask)
     with text("ul", classes="kept"):
-        for photo, correction in corrections[:N_LISTED]:
-            _correction(session, photo, correction, undo)
+        for correction in corrections[:N_LISTED]:
+            _correction(session, correction, undo)
 
 
-def _correction(session: PhotoSession, photo: str, correction: Correction, undo: Callable[[str], Any]) -> None:
-    name, root, file = session.name, session.hierarchy.root, correction.file or photo[:8]
-    parts = [name(correction.label)] if correction.label is not None else []
-    parts += ["none of the known classes" if c == root else name(c) for c in correction.force]
-    parts += [f"not {name(c)}" for c in correction.forbid]
+def _history(session: PhotoSession) -> None:
+    """Everything that people said about the photo, the newest first, if that is more than one thing."""
+    lines = [line for line in session.engine.corrections.history if line.image == session.photo.id][::-1]
+    if len(lines) < 2:
+        return
+    text("h3", "History of this photo")
+    with text("ol", classes="versions", aria_label="History of this photo, the newest first"):
+        for line in lines[:N_LISTED]:
+            facts = (_words(session, line), line.who or "somebody", line.when[:16].replace("T", " "))
+            text("li", ", ".join(facts), "small wrap")
+
+
+def _words(session: PhotoSession, correction: Correction) -> str:
+    """What a correction says."""
+    if correction.undo:
+        return "undone"
+    try:
+        return correction.words(session.hierarchy)
+    except HCEPError:  # in concepts of another model
+        return ", ".join(filter(None, [correction.label, *correction.force]))
+
+
+def _correction(session: PhotoSession, correction: Correction, undo: Callable[[Correction], Any]) -> None:
+    photo = correction.image
+    file, words = "/".join(Path(correction.file).parts[-2:]) or photo[:8], _words(session, correction)
     with text("li", classes="here" if photo == session.photo.id else ""):
         with text("div"):
-            text("span", f"{file}: {', '.join(parts)}", "wrap")
+            text("span", f"{file}: {words}", "wrap")
             when = correction.when[:16].replace("T", " ")
             facts = filter(None, (correction.who or "somebody", when, correction.why))
             text("span", ", ".join(facts), "soft small wrap")
-        button("Undo", partial(undo, photo), "quiet", aria_label=f"Undo {file}: {', '.join(parts)}")
+        button("Undo", partial(undo, correction), "quiet", aria_label=f"Undo {file}: {words}")
 
 
 def _search_steps(session: PhotoSession) -> None:

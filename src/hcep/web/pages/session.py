@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from hcep.classify.path_model import PathModel
 from hcep.classify.right_level import SURE
 from hcep.embeddings import EmbeddingStore
 from hcep.errors import HCEPError
-from hcep.explain.answer import Answer, Contrast, Step, percent
+from hcep.explain.answer import Answer, Contrast, Step, arrows, percent
 from hcep.explain.neighbours import concept_photos, training_photos
 from hcep.explain.report import thumbnail
 from hcep.explain.where import EvidenceMap, ImageMaps
@@ -25,7 +26,7 @@ N_RANGE, N_TYPICAL = 400, 4
 OWN_ESTIMATE = "This is the model's own estimate; it was not checked on held-out photos."
 UNLIKE_TRAINING = "The photo is unlike the photos the model was trained on: it may be none of the known classes."
 #: Fields of an answer that depend on how sure it must be.
-OF_LEVEL = ("answer", "answer_name", "answer_probability", "rank", "sure", "promise")
+OF_LEVEL = ("answer", "answer_name", "answer_probability", "answer_estimate", "rank", "sure", "promise")
 
 Ids = tuple[str, ...]
 
@@ -119,12 +120,14 @@ class PhotoSession:
     def headline(self) -> Headline:
         """The answer in words: those of `Answer.headline`, and what they rest on."""
         answer, what_if = self.answer, bool(self.force or self.forbid)
-        if answer.correction is not None and not what_if:
+        if answer.is_decided:
             return self._corrected()
-        sure, _ = answer.headline_parts()
+        first, rest = (part.strip(" ()") for part in answer.headline_parts())
         sentences = []
-        if answer.answer != answer.label:
-            sentences.append(f"Perhaps {answer.guesses()}.")
+        if answer.correction is not None:
+            sentences.append(f"{_sentence(answer.correction.words(self.hierarchy))}: {answer.correction.summary()}.")
+        if rest:
+            sentences.append(f"{_sentence(rest)}.")
         else:
             others = [rival for rival in answer.rivals if rival.probability > WORTH_MENTIONING][:3]
             names = "; ".join(f"{rival.name}, {percent(rival.probability)}" for rival in others)
@@ -133,7 +136,7 @@ class PhotoSession:
             sentences.append(f"It may be a kind of {answer.kind} that the model does not know.")
         sentences += [UNLIKE_TRAINING] if answer.unlike and not what_if else []
         sentences.append(answer.promise or OWN_ESTIMATE)
-        return Headline(sure[:1].upper() + sure[1:], " ".join(sentences), self.concept)
+        return Headline(_sentence(first), " ".join(sentences), self.concept)
 
     @property
     def concept(self) -> str:
@@ -151,11 +154,11 @@ class PhotoSession:
         """The answer that a correction gives."""
         answer = self.answer
         assert answer.correction is not None
-        right, who = (self.end, *answer.force)[-1], f"Corrected by {answer.correction.who or 'somebody'}."
-        if right == self.hierarchy.root:
-            guess = f"{with_article(answer.name)}, {percent(answer.probability)}"
-            return Headline("None of the known classes.", f"{who} The model's guess: {guess}.", right)
-        return Headline(f"{with_article(self.name(right), capital=True)}.", who, right)
+        decision, who = answer.correction.decision(self.hierarchy), f"{_sentence(answer.correction.summary())}."
+        assert decision is not None
+        if decision.id is None:
+            who += f" The model's guess: {with_article(answer.name)}, {percent(answer.probability)}."
+        return Headline(f"{_sentence(answer.summary())}.", who, decision.synset)
 
     def meaning(self, concept: str) -> str:
         """What a concept is, in words: the model's own description, the concepts above it, and its other names."""
@@ -164,9 +167,15 @@ class PhotoSession:
         sentences = [step.meaning] if step is not None and step.meaning else []
         sentences += [f"A kind of {' and of '.join(above)}" if above else "One of the most general concepts"]
         if h.merged(concept):
-            merged = [f"{name} ({h.rank(one)})" if h.rank(one) else name for one, name in h.merged(concept)]
-            sentences += [f"Also called {', '.join(merged)}"]
+            ranked = [f"{name} ({h.rank(one)})" for one, name in h.merged(concept) if h.rank(one)]
+            names = [name for one, name in h.merged(concept) if not h.rank(one)]
+            sentences += [f"The only concept below {arrows(ranked)}"] if ranked else []
+            sentences += [f"Also called {', '.join(names)}"] if names else []
         return ". ".join(sentences) + "."
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 class TrainingSummary(NamedTuple):
@@ -177,19 +186,27 @@ class TrainingSummary(NamedTuple):
 
 
 class TrainingSummaries:
-    """Summaries of concepts, each made once, from the model's training photos or else from the collection."""
+    """Summaries of concepts, each made once per version of the model, from its training photos or the collection."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self._summaries: dict[tuple[int, str], TrainingSummary] = {}
+        self.engine, self._saved = engine, engine.saved
+        self._summaries: dict[str, TrainingSummary] = {}
 
     async def of(self, concept: str) -> TrainingSummary | None:
         """The summary of a concept; None if there are no photos."""
-        key, engine = (id(self.engine.model), concept), self.engine
-        store = training_photos(None, engine.saved) or engine.store
-        if store is not None and key not in self._summaries:
-            self._summaries[key] = await engine.run(_summary, store, engine.model, concept)
-        return self._summaries.get(key)
+        engine, saved = self.engine, self.engine.saved
+        if saved is not self._saved:
+            self._saved, self._summaries = saved, {}
+        summaries, store = self._summaries, training_photos(None, saved) or engine.store
+        if store is not None and concept not in summaries:
+            summaries[concept] = await engine.run(_summary, store, saved.path_model, concept)
+        return summaries.get(concept)
+
+
+@lru_cache(maxsize=8)
+def summaries_of(engine: Engine) -> TrainingSummaries:
+    """The summaries of an engine, the same for all pages."""
+    return TrainingSummaries(engine)
 
 
 def _summary(store: EmbeddingStore, model: PathModel, concept: str) -> TrainingSummary:

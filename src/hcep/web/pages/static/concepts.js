@@ -11,7 +11,7 @@ export default {
         <span class="twist" aria-hidden="true" @click.stop="toggle(row)">{{ row.node.below.length ? (open[row.key] ? '▾' : '▸') : '' }}</span>
         <span class="name">{{ row.node.name }}</span>
         <span v-if="row.node.findings" class="finding" :title="row.node.findings + ' possible problems'">{{ row.node.findings }}<span class="unseen"> possible problems</span></span>
-        <span v-if="row.node.below.length" class="count" aria-hidden="true">{{ row.node.classes }}</span>
+        <span class="count" title="training photos">{{ row.node.photos }}</span>
       </li>
     </ul>`,
   props: { nodes: Array, selected: Number, label: String },

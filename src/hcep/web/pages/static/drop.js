@@ -16,16 +16,16 @@ async function files(entry, path = "") {
 
 export default {
   template: `
-    <div class="drop" :class="{ over }" @dragover.prevent="over = true" @dragleave="over = false" @drop.prevent="dropped">
+    <div :class="{ drop: words, over }" @dragover.prevent="over = true" @dragleave="over = false" @drop.prevent="dropped">
       <p v-if="words">{{ words }}</p>
-      <div class="line">
+      <div v-if="words" class="line">
         <button type="button" class="button" :disabled="busy" @click="$refs.files.click()">Choose photos</button>
         <button v-if="folders" type="button" class="button" :disabled="busy" @click="$refs.folder.click()">Choose a folder</button>
       </div>
       <input ref="files" type="file" multiple accept="image/*" hidden aria-label="Photos" @change="chosen">
       <input ref="folder" type="file" webkitdirectory hidden aria-label="A folder of photos" @change="chosen">
-      <progress v-if="busy" :max="total" :value="done" aria-label="Photos sent"></progress>
-      <p role="status" class="small soft">{{ status }}</p>
+      <progress v-if="words && busy" :max="total" :value="done" aria-label="Photos sent"></progress>
+      <p v-if="words || busy" role="status" class="small" :class="words ? 'soft' : 'working'">{{ status }}</p>
     </div>`,
   props: { url: String, words: String, folders: Boolean },
   emits: ["done"],
@@ -42,11 +42,12 @@ export default {
     },
     async send(all) {
       const photos = all.filter(({ file, name }) => file.type.startsWith("image/") || IMAGE.test(name));
-      if (this.busy || !photos.length) {
-        this.status = this.busy ? this.status : "There were no photos among these files.";
-        return;
+      if (this.busy) return;
+      if (!photos.length) {
+        this.status = "There were no photos among these files.";
+        return this.$emit("done", [this.status]);
       }
-      [this.total, this.done, this.busy] = [photos.length, 0, true];
+      [this.total, this.done, this.busy, this.status] = [photos.length, 0, true, "Sending …"];
       const problems = [], waiting = [...photos];
       const one = async () => {
         for (let next = waiting.shift(); next; next = waiting.shift()) {
@@ -58,7 +59,7 @@ export default {
       await Promise.all(Array.from({ length: AT_ONCE }, one));
       this.busy = false;
       this.status = `${this.total - problems.length} of ${this.total} photos added.` + (problems.length ? " Problems: " + problems.slice(0, 3).join("; ") : "");
-      this.$emit("done", this.total - problems.length);
+      this.$emit("done", problems.slice(0, 3));
     },
     async post({ file, name }, tries = 20) {
       try {

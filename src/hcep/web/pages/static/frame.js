@@ -36,4 +36,42 @@ document.addEventListener("keydown", (event) => {
   const next = all.at((all.indexOf(tab) + by) % all.length);
   next.focus();
   next.click();
+  event.stopImmediatePropagation(); // in a dialog, arrow keys also go from photo to photo
+});
+
+// The browser remembers the visitor's name.
+document.addEventListener("change", (event) => {
+  if (event.target.dataset?.remember === "who") localStorage.setItem("hcep-who", event.target.value);
+});
+new MutationObserver(() => {
+  for (const field of document.querySelectorAll("input[data-remember=who]:not([data-filled])")) {
+    field.dataset.filled = "1";
+    const kept = localStorage.getItem("hcep-who");
+    if (!kept || field.value) continue;
+    field.value = kept;
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+}).observe(document.documentElement, { childList: true, subtree: true });
+
+// In the work dialog, C goes to the field for the right answer and W to the reason at once, so that what is typed next
+// arrives there. Enter leaves the name and the reason.
+document.addEventListener("keydown", (event) => {
+  const field = document.querySelector({ c: ".work > .search input", w: ".work > .fields input[name=why]" }[event.key] ?? ".none");
+  if (event.ctrlKey || event.metaKey || event.altKey || !field) return;
+  if (event.target.closest?.("input, textarea, select")) return;
+  field.focus();
+  field.select();
+  event.preventDefault();
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && event.target.matches?.(".work > .fields input")) document.querySelector(".work").focus();
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || !event.target.matches?.(".work > .search input") || !event.target.value) return;
+  if (!document.querySelector(".work > .search .chip:not(.near)")) return; // no concept has the name: it can be mended, or added
+  setTimeout(() => { event.target.value = ""; document.querySelector(".work")?.focus(); });
+});
+document.addEventListener("click", (event) => {
+  const field = event.target.closest?.(".work button") && document.querySelector(".work > .search input");
+  if (field) setTimeout(() => { field.value = ""; });
 });

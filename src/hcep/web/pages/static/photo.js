@@ -1,17 +1,19 @@
 // Ways to upload a photo: drop it anywhere, paste it, choose it or take it; all go to the page's uploader.
 (() => {
-  const send = async (file) => {
-    const uploader = document.querySelector(".uploader");
-    if (!file || !uploader) return;
-    const queue = getElement(uploader).$refs.qRef;
-    while (queue.isUploading) await new Promise((wake) => setTimeout(wake, 50));
-    queue.reset();
-    queue.addFiles([file]);
+  const send = async (...files) => {
+    const element = document.querySelector(".uploader");
+    if (!files.length || !element) return;
+    const uploader = getElement(element);
+    while (uploader.busy) await new Promise((wake) => setTimeout(wake, 50));
+    uploader.send(files.map((file) => ({ file, name: file.name })));
   };
-  const first = (files) => [...(files ?? [])].find((file) => file.type.startsWith("image/")) ?? files?.[0];
+  const photos = (files) => {
+    const all = [...(files ?? [])], images = all.filter((file) => file.type.startsWith("image/"));
+    return images.length ? images : all.slice(0, 1);
+  };
 
   document.addEventListener("paste", (event) => {
-    if (event.clipboardData?.files.length) send(first(event.clipboardData.files));
+    if (event.clipboardData?.files.length) send(...photos(event.clipboardData.files));
   });
   let depth = 0;
   const dragging = (by) => {
@@ -24,12 +26,12 @@
   document.addEventListener("drop", (event) => {
     event.preventDefault();
     dragging(0);
-    if (event.dataTransfer?.files.length) send(first(event.dataTransfer.files));
+    if (event.dataTransfer?.files.length) send(...photos(event.dataTransfer.files));
   });
 
   const choose = (more = {}) => {
-    const input = Object.assign(document.createElement("input"), { type: "file", accept: "image/*", ...more });
-    input.onchange = () => send(input.files[0]);
+    const input = Object.assign(document.createElement("input"), { type: "file", accept: "image/*", multiple: true, ...more });
+    input.onchange = () => send(...input.files);
     input.click();
   };
 
@@ -74,18 +76,4 @@
     const here = document.querySelector(".photo img")?.src ?? "";
     if (wanted ? !here.includes(wanted) : here) location.reload(); // not where only the fragment changes
   });
-
-  // The browser remembers the visitor's name.
-  document.addEventListener("change", (event) => {
-    if (event.target.dataset?.remember === "who") localStorage.setItem("hcep-who", event.target.value);
-  });
-  new MutationObserver(() => {
-    for (const field of document.querySelectorAll("input[data-remember=who]:not([data-filled])")) {
-      field.dataset.filled = "1";
-      const kept = localStorage.getItem("hcep-who");
-      if (!kept || field.value) continue;
-      field.value = kept;
-      field.dispatchEvent(new Event("input", { bubbles: true }));
-    }
-  }).observe(document.documentElement, { childList: true, subtree: true });
 })();
