@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from hcep.classify.calibration import fit_temperature
+from hcep.classify.hedging import unlike
 from hcep.embeddings.encoders import DEFAULT
 from hcep.evaluate.statistics import expected_calibration_error
 from hcep.models.opening import open_encoder
@@ -62,7 +63,9 @@ def main() -> None:
         f'file = "{IMAGES}"\n'
         f"accuracy = {(probabilities.argmax(axis=1) == own).mean():.3f}\n"
         f"calibration_error_before = {error(probabilities):.3f}\n"
-        f"calibration_error_after = {after:.3f}  # on halves that the temperature was not fitted on\n",
+        f"calibration_error_after = {after:.3f}  # on halves that the temperature was not fitted on\n"
+        f"unlike = {unlike(model.path_model(), model.infer(X, explained=True)).mean():.3f}"
+        "  # share of them that is called unlike anything in training\n",
         encoding="utf-8",
     )
     print(TARGET.read_text(encoding="utf-8"), end="")

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from experiments.claims import TITLES, Verdict, ahead, by_method, labels_of, verdicts_by_data
+from experiments.claims import TITLES, Verdict, ahead, by_data, by_method, labels_of, table_by_data, verdicts_by_data
 from experiments.experiment import described
-from experiments.figures import Figure, canvas, curves, style
+from experiments.figures import Axes, Figure, canvas, curves, style
 from experiments.measuring import OUR_LABEL, Cell, measured, method_cell
 from experiments.records import Row
 from experiments.sparsity import MAIN
@@ -48,10 +48,16 @@ def ablation_verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
         yield from ahead(full, f"{data}, full depth", "HB-OMP (beam 8)", ["HB-OMP (beam 1)"], metric, paper=True)
 
 
+@table_by_data
+def ablation_table(data: str, rows: list[Row]) -> str:
+    text = f"{data}, accuracy / support precision / support recall by sparsity level:\n\n"
+    return text + by_method(rows, "sparsity", MAIN) + "\n"
+
+
 ABLATION = described(
     "beam-ablation",
-    *(ablation_cells, ablation, curves("sparsity", MAIN, "sparsity level", by=None), ablation_verdicts),
-    *(lambda rows: by_method(rows, "sparsity", MAIN), AblationConfig()),
+    *(ablation_cells, ablation, curves("sparsity", MAIN, "sparsity level"), ablation_verdicts, ablation_table),
+    AblationConfig(),
     AblationConfig(beams=(1, 8), shots=5, n_val=200),
 )
 
@@ -93,19 +99,26 @@ def _seconds(estimator: Any, X: NDArray[Any]) -> float:
 
 
 def draw_runtime(rows: list[Row]) -> Figure:
-    figure = canvas(8, 3.4)
-    beams, others = [r for r in rows if r["beam"]], [r for r in rows if not r["beam"]]
-    for metric, axes in zip(("support_precision", "accuracy"), figure.subplots(1, 2), strict=True):
-        axes.plot([r["seconds"] for r in beams], [r[metric] for r in beams], **style("HB-OMP"))
-        for row in beams:
-            place = {"fontsize": 7, "xytext": (3, 3), "textcoords": "offset points"}
-            axes.annotate(f"B {row['beam']}", (row["seconds"], row[metric]), **place)
-        for row in others:
-            axes.plot(row["seconds"], row[metric], label=row["label"], **{**style(row["label"]), "linestyle": ""})
-        axes.set(xlabel="seconds for all validation images", ylabel=TITLES[metric], xscale="log")
-        axes.grid(alpha=0.25)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
+    groups = by_data(rows)
+    figure = canvas(8, 3.1 * len(groups) + 0.3)
+    for (data, whole), panels in zip(groups.items(), figure.subplots(len(groups), 2, squeeze=False), strict=True):
+        for metric, axes in zip(("support_precision", "accuracy"), panels, strict=True):
+            _draw_times(axes, whole, metric)
+            axes.set_title(data)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     return figure
+
+
+def _draw_times(axes: Axes, rows: list[Row], metric: str) -> None:
+    beams, others = [r for r in rows if r["beam"]], [r for r in rows if not r["beam"]]
+    axes.plot([r["seconds"] for r in beams], [r[metric] for r in beams], **style("HB-OMP"))
+    for row in beams:
+        place = {"fontsize": 7, "xytext": (3, 3), "textcoords": "offset points"}
+        axes.annotate(f"B {row['beam']}", (row["seconds"], row[metric]), **place)
+    for row in others:
+        axes.plot(row["seconds"], row[metric], label=row["label"], **{**style(row["label"]), "linestyle": ""})
+    axes.set(xlabel="seconds for all validation images", ylabel=TITLES[metric], xscale="log")
+    axes.grid(alpha=0.25)
 
 
 @verdicts_by_data
@@ -113,6 +126,7 @@ def runtime_verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
     """Check whether precision improves with the beam, and compare the times."""
     beams = [label for label in labels_of(rows) if label.startswith("HB-OMP")]
     yield from ahead(rows, data, beams[-1], beams[:1], "support_precision", paper=True)
+    yield from ahead(rows, data, "Exact", beams[-1:], "support_precision")
     turns = []
     for row in rows:
         seconds = {name.removeprefix("seconds_"): row[name] for name in row if name.startswith("seconds_")}
@@ -120,16 +134,19 @@ def runtime_verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
     for ours in ("Exact", OUR_LABEL):
         for other in (beams[-1], beams[0], "OMP", "NN"):
             yield from ahead(turns, data, ours, [other], "seconds")
+    yield from ahead(turns, data, OUR_LABEL, ["Exact"], "seconds")
 
 
-def runtime_table(rows: list[Row]) -> str:
+@table_by_data
+def runtime_table(data: str, rows: list[Row]) -> str:
     lines = []
     for r in rows:
         times = (f"{1000 * r[name]:.0f}" for name in ("seconds", "seconds_low", "seconds_high"))
         scores = (number(np.nan if r[m] is None else r[m]) for m in MAIN)
         lines.append((r["label"], *times, f"{r['images_per_second']:,.0f}", *scores))
     quartiles = ("ms for all images, median", "first quartile", "third quartile")
-    return markdown(("method", *quartiles, "images/s", *(TITLES[m] for m in MAIN)), lines)
+    heads = ("method", *quartiles, "images/s", *(TITLES[m] for m in MAIN))
+    return f"{data}, {rows[0]['n_val']:,} validation images:\n\n{markdown(heads, lines)}\n"
 
 
 RUNTIME = described(

@@ -22,7 +22,7 @@ N_BINS = 15
 TITLES: dict[str, str] = TEXTS["titles"]
 #: Metrics for which lower is better.
 LOWER = {*("tree_distance", "true_tree_distance", "ece", "reconstruction_error", "seconds", "risk_area")}
-LOWER |= {"log_loss", "fit_seconds", "hierarchical_risk_area"}
+LOWER |= {"log_loss", "fit_seconds", "hierarchical_risk_area", "whole_distance", "atom_error"}
 
 
 @dataclass(frozen=True)

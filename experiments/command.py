@@ -65,7 +65,9 @@ def _console(*, stderr: bool = False) -> Console:
 def run_experiments(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Experiments to run.")] = None,
     *,
-    everything: Annotated[bool, typer.Option("--all", help="Run every experiment.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Run every experiment, or those that are named, but for those without data.")
+    ] = False,
     smoke: Annotated[bool, typer.Option("--smoke", help="Use short settings, to see that everything runs.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure everything again instead of resuming.")] = False,
     methods: Annotated[
@@ -104,7 +106,7 @@ def run_experiments(
     names_on_hand = {experiment.on_hand: name for name, experiment in experiments.items()}
     known = names_on_hand | {name: name for name in experiments}
     names = [name.replace("_", "-") for name in names or []]
-    chosen = list(experiments) if everything else _chosen(names, known, "no experiment")
+    chosen = list(experiments) if everything and not names else _chosen(names, known, "no experiment")
     if not chosen and page is None and readme is None:
         _list(experiments, as_json)
         return

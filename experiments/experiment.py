@@ -51,8 +51,12 @@ class Experiment:
         return self.stand_in or self.name
 
     def tasks(self, *, smoke: bool = False) -> list[Task | None]:
-        """Return the available data (with few classes for the short settings), or None for synthetic data."""
-        tasks = [BUNDLED[name]() for name in self.data]
+        """Return the available data (with few classes for the short settings), or None for synthetic data.
+
+        The bundled sample can replace several data sets that are missing; it is returned once.
+        """
+        by_name = {task.name: task for task in (BUNDLED[name]() for name in self.data)}
+        tasks = by_name.values()
         return [task.first_classes(SMOKE_CLASSES) if smoke else task for task in tasks] or [None]
 
     def with_shots(self, shots: int | None) -> Self:

@@ -1,6 +1,8 @@
 """Measure one method in one setting: make it, grade it with the package's grader, and return a row."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -8,7 +10,9 @@ from experiments.baselines.methods import METHODS, make_method
 from experiments.records import OF_IMAGES, Row, packed
 from experiments.tasks import Task
 from hcep.classify import AdamWHead
-from hcep.evaluate.grade import grade
+from hcep.evaluate.grade import Graded, grade
+from hcep.evaluate.support import path_columns
+from hcep.evaluate.truths import Truths
 
 #: The settings of one cell, which is measured and saved as a whole.
 Cell = dict[str, Any]
@@ -18,10 +22,15 @@ CONVEX = ":convex"
 #: Controls for our claims: linear models on the same features, and our own estimator without a tree.
 CONTROLS = ("linear-probe", "lda", "nearest-mean", "no-tree")
 OUR_LABEL = METHODS["hcep"].label
+#: Methods that predict a class without naming concepts: their support is the first path of the class, looked up.
+LOOKED_UP = ("linear-probe", "lda", "no-tree")
+#: Other supports of the same fitted CBM, whose own has as many concepts as the deepest path: option and label.
+CBM_SUPPORTS = {"probable": "CBM, concepts above .5", "path": "CBM, best path"}
 #: Increase the number of a method whose answers change, so that its cells, and no others, are measured again.
-REVISIONS: dict[str, int] = dict.fromkeys(("hcep", "no-tree", "nearest-mean", "lda", "nn", "anchored"), 1)
+REVISIONS: dict[str, int] = dict.fromkeys(("hcep", "nearest-mean", "nn", "anchored", "linear-probe", "cbm"), 1)
+REVISIONS |= dict.fromkeys(("no-tree", "lda"), 2) | {"hiclass": 1}
 #: The optional package that some methods need.
-NEEDS = {"nn-lasso": "skglm", "basis-pursuit": "skglm"}
+NEEDS = {"nn-lasso": "skglm", "basis-pursuit": "skglm", "splice": "skglm"}
 #: From this many classes on, the head is trained as published for ImageNet: twice the epochs, four times the batch.
 MANY_CLASSES = 200
 
@@ -35,7 +44,7 @@ def method_cell(name: str, beam: int = 8, **settings: Any) -> Cell:
     method = name.removesuffix(CONVEX)
     head = ("logistic" if name != method else "adamw") if method in PUBLISHED else None
     cell = {"method": method, "head": head, "beam": beam if method == "hb-omp" else None, **settings}
-    return {**cell, "revision": REVISIONS[method]} if method in REVISIONS else cell
+    return {**cell, "revision": REVISIONS[name]} if name in REVISIONS else cell
 
 
 def labelled(cell: Cell) -> str:
@@ -70,9 +79,26 @@ def measured(cell: Cell, task: Task, method: Any = None, *, images: bool = True,
     train = (task.X, task.y) if method is None else None
     method = estimator(cell, task, **options) if method is None else method
     graded = grade(method, (task.X_val, task.y_val), train, energy=False, hierarchy=task.hierarchy)
+    if cell["method"] in LOOKED_UP:
+        graded = with_looked_up_paths(graded, task)
     metrics = {k: v for k, v in graded.row().items() if not k.startswith(("explained_", "reconstruction", "prefix_"))}
     row = {**cell, "label": labelled(cell), **metrics, "n_train": len(task.y), "n_val": len(task.y_val)}
     return {**row, OF_IMAGES: packed(graded.scores)} if images else row, graded
+
+
+def with_looked_up_paths(graded: Graded, task: Task) -> Graded:
+    """Return the grade with the support of a path that was not searched: the first path of each predicted class."""
+    path = cache(lambda label: task.hierarchy.paths(task.hierarchy.leaf_of(label))[0])
+    paths = [path(label) for label in graded.scores.predicted or ()]
+    columns = path_columns(paths, Truths(task.y_val, task.hierarchy).concepts, task.hierarchy)
+    return replace(graded, result=paths, scores=replace(graded.scores, columns={**graded.scores.columns, **columns}))
+
+
+def cbm_supports(cell: Cell, task: Task, fitted: Any) -> Iterator[Row]:
+    """Yield the rows of a fitted CBM with its other supports; a method without them yields none."""
+    for support, label in CBM_SUPPORTS.items() if cell["method"] == "cbm" and cell["head"] == "adamw" else ():
+        row, _ = measured(cell, task, fitted.set_params(support=support, max_steps=None))
+        yield {**row, "label": label}
 
 
 def missing_extras(methods: Iterable[str]) -> Iterator[str]:

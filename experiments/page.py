@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -97,9 +97,20 @@ def _section(experiment: Experiment, records: Records, folder: str) -> str:
         experiment.table(rows),
         "<details><summary>All claims</summary>\n\n" + "\n".join(verdicts) + "\n\n</details>" if verdicts else "",
         f"<details><summary>Settings</summary>\n\n{settings}.\n\n{data}\n\n{versions}; "
-        f"{provenance.get('machine')}; {provenance.get('seconds')} s in total.\n\n</details>",
+        f"{provenance.get('machine')}; {provenance.get('seconds')} s in total.{_code(records)}\n\n</details>",
     ]
     return "\n\n".join(part for part in parts if part.strip())
+
+
+def _code(records: Records) -> str:
+    """Return a sentence if not all cells were measured by the same recorded code."""
+    counts = records.code
+    if set(counts) <= {""} or len(counts) == 1:
+        return ""
+    earlier = counts.pop("", 0)
+    parts = [f"{n} by code {digest}" for digest, n in counts.items()]
+    parts += [f"{earlier} by earlier code" if earlier else ""]
+    return f" Cells were measured at different times: {', '.join(part for part in parts if part)}."
 
 
 #: The marks around a table in another page: `<!-- rows: NAME -->` … `<!-- end of rows -->`.
@@ -123,12 +134,13 @@ def with_tables(text: str, experiments: Mapping[str, Experiment], results: Path)
     return TABLE_MARKS.sub(filled, text)
 
 
-#: The methods of the short few-shot tables.
-IN_SHORT = ("omp", "hnn", "cbm", "nn", "hb-omp", *CONTROLS, "hcep")
+#: The methods of the few-shot tables, and of README's.
+IN_FULL = ("omp", "hnn", "cbm", "nn", "hb-omp", *CONTROLS, "hcep")
+IN_SHORT = ("hb-omp", "linear-probe", "no-tree", "hcep")
 
 
-def _fewshot_table(rows: list[Row], data: str) -> str:
-    wanted = [labelled(method_cell(name, BEAM)) for name in IN_SHORT]
+def _fewshot_table(rows: list[Row], data: str, methods: Sequence[str] = IN_FULL) -> str:
+    wanted = [labelled(method_cell(name, BEAM)) for name in methods]
     chosen = [r for label in wanted for r in rows if r["data"] == data and r["label"] == label]
     return by_method(chosen, "shots", MAIN)
 
@@ -147,6 +159,7 @@ TABLES: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
     "sample": ("sample", lambda rows: by_metric(full_depth(rows), MAIN)),
     "fewshot-tiny-imagenet": ("fewshot", partial(_fewshot_table, data="Tiny-ImageNet-200")),
     "fewshot-imagenette": ("fewshot", partial(_fewshot_table, data="ImageNette")),
+    "in-short": ("fewshot", partial(_fewshot_table, data="Tiny-ImageNet-200", methods=IN_SHORT)),
     "bench": ("bench", _bench_table),
     "quality": ("quality", quality_table),
 }

@@ -4,13 +4,16 @@ The scores of each validation image are stored with the rows: the paired interva
 to measure the rows of one method again.
 """
 
+import ast
 import json
 import math
 import os
 import platform
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import hcep
 from experiments.files import replacing, write_text
 from hcep.errors import HCEPError
 
@@ -32,14 +36,17 @@ OF_IMAGES = "images"
 #: One byte per image: shares in steps of 1/254, distances unchanged, and 255 for values that are not defined.
 PER_IMAGE = {"correct": 254, "support_precision": 254, "support_recall": 254, "confidence": 254, "tree_distance": 1}
 #: Packages whose version can change a result.
-PACKAGES = ("hcep", "numpy", "scipy", "scikit-learn", "numba", "skglm", "torch")
+PACKAGES = ("hcep", "numpy", "scipy", "scikit-learn", "numba", "skglm", "spams-bin", "hiclass", "torch")
+#: Parts of the package whose code can change a result.
+MEASURED_CODE = ("hierarchy", "dictionary", "pursuit", "classify", "evaluate")
 
 
 class Records:
     """The rows of one experiment in one folder: `rows.json` with their provenance, and `rows.parquet` for analysis.
 
     Every row has the key of its cell: a hash of the experiment, the cell's settings and the data. The values under
-    `OF_IMAGES` are stored in `images.parquet` (see `packed`).
+    `OF_IMAGES` are stored in `images.parquet` (see `packed`). The provenance has the digest of the code that measured
+    each cell (see `code_digest`), because cells that are measured at different times stand in the same tables.
     """
 
     def __init__(self, folder: str | os.PathLike[str], experiment: str) -> None:
@@ -59,6 +66,12 @@ class Records:
         """Keys of the cells that have rows."""
         return {row["cell"] for row in self._rows}
 
+    @property
+    def code(self) -> dict[str, int]:
+        """Number of cells by the digest of the code that measured them; "" if the rows do not record it."""
+        digests = self.provenance.get("code", {})
+        return dict(Counter(digests.get(cell, "") for cell in sorted(self.done)))
+
     def key(self, settings: Mapping[str, Any], data: str) -> str:
         """Return the key of a cell."""
         parts = [self.experiment, sorted(settings.items()), data]
@@ -68,9 +81,12 @@ class Records:
         """Drop rows whose cell is not among `keys`; the files change with the next `add`."""
         wanted = set(keys)
         self._rows = [row for row in self._rows if row["cell"] in wanted]
+        if "code" in self.provenance:
+            self.provenance["code"] = {k: v for k, v in self.provenance["code"].items() if k in self.done}
 
     def add(self, key: str, rows: Iterable[Row]) -> None:
         """Append the rows of a cell and write all files."""
+        self.provenance.setdefault("code", {})[key] = code_digest()
         self._rows += [{"cell": key, **{name: _plain(value) for name, value in row.items()}} for row in rows]
         self.write()
 
@@ -94,6 +110,7 @@ class Records:
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",
             "data": data,
             "seconds": seconds,
+            "code": self.provenance.get("code", {}),
         }
 
     def write(self) -> None:
@@ -143,6 +160,21 @@ class Records:
         except (ValueError, KeyError, TypeError) as error:
             problem = f"{type(error).__name__}: {error}"
         raise HCEPError(f"{str(file)!r} was not written by an experiment ({problem}); move it away or pass --fresh")
+
+
+@cache
+def code_digest() -> str:
+    """Return 8 digits of the SHA-256 of the package's code that results depend on, without comments and docstrings."""
+    folder, digest = Path(hcep.__file__).parent, sha256()
+    for file in sorted(file for part in MEASURED_CODE for file in (folder / part).rglob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            body = getattr(node, "body", None)
+            first = body[0] if isinstance(body, list) and body else None
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                del body[0]
+        digest.update(f"{file.relative_to(folder).as_posix()}\n{ast.dump(tree)}\n".encode())
+    return digest.hexdigest()[:8]
 
 
 def packed(scores: Any) -> dict[str, Bytes]:

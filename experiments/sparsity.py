@@ -8,9 +8,19 @@ from typing import Any
 from experiments.claims import Verdict, ahead, by_method, by_metric, labels_of, table_by_data, verdicts_by_data
 from experiments.experiment import Experiment, described
 from experiments.figures import curves
-from experiments.measuring import CONTROLS, OUR_LABEL, Cell, labelled, measured, method_cell
+from experiments.measuring import (
+    CBM_SUPPORTS,
+    CONTROLS,
+    OUR_LABEL,
+    PUBLISHED,
+    Cell,
+    cbm_supports,
+    labelled,
+    measured,
+    method_cell,
+)
 from experiments.records import TEXTS, Row
-from experiments.tasks import Task
+from experiments.tasks import IMAGENET_6SHOT, Task
 
 MAIN = ("accuracy", "support_precision", "support_recall")
 PENALISED = ("nn-lasso", "basis-pursuit", "tree-l1")
@@ -22,6 +32,8 @@ ONE_FIT = ("cbm", "nn")
 BASELINES = ("OMP", "HNN", "CBM")
 #: The name of "every training image" in a cell of the few-shot experiment, and the beam of that experiment.
 ALL, BEAM = "all", 32
+#: Data with few images and many classes: images per class of their one draw, and the sparsity published for them.
+SHOTS, SPARSITY = {IMAGENET_6SHOT: (1, 2, 4)}, {IMAGENET_6SHOT: 14}
 
 
 @dataclass(frozen=True)
@@ -63,10 +75,19 @@ def measure(config: Config, task: Task, cell: Cell) -> Iterator[Row]:
         row, graded = measured(cell, task, method, images=level == depth, **options)
         method = graded.estimator if name in ONE_FIT else None
         yield {**row, "depth": depth, "sparsity": level}
+    for row in cbm_supports(cell, task, method):
+        yield {**row, "depth": depth, "sparsity": depth}
 
 
 def full_depth(rows: list[Row]) -> list[Row]:
     return [r for r in rows if r["sparsity"] == r["depth"]]
+
+
+def about_cbm(rows: list[Row], where: str, published: str, at: str | None = None) -> Iterator[Verdict]:
+    """Compare the published method with CBM whose support has no fixed size."""
+    for label in CBM_SUPPORTS.values():
+        for metric in ("support_precision", "support_recall", "support_f1"):
+            yield from ahead(rows, where, published, [label], metric, paper=True, at=at)
 
 
 def about_ours(rows: list[Row], where: str, published: list[str], at: str | None = None) -> Iterator[Verdict]:
@@ -79,7 +100,8 @@ def about_ours(rows: list[Row], where: str, published: list[str], at: str | None
     for metric in MAIN:
         named = "every other interpretable method and NN"
         yield from ahead(rows, where, OUR_LABEL, others, metric, at=at, named=named)
-    for metric in ("accuracy", "tree_distance", "ece"):
+    # The support of a control is the path of its class, looked up: what the search for a path adds to that.
+    for metric in ("accuracy", "support_f1", "tree_distance", "ece"):
         for control in controls:
             yield from ahead(rows, where, OUR_LABEL, [control], metric, at=at)
 
@@ -109,6 +131,7 @@ def _experiment(name: str, config: Config = Config(), beam: int = 8) -> Experime
         full, paper = full_depth(rows), labelled(method_cell("hb-omp", beam))
         for metric in ("support_precision", "support_recall", "accuracy"):
             yield from ahead(full, data, paper, BASELINES, metric, paper=True)
+        yield from about_cbm(full, data, paper)
         yield from about_ours(full, data, [paper])
 
     draw = curves("sparsity", MAIN, "sparsity level")
@@ -141,20 +164,24 @@ class FewShotConfig:
 def few_shot_cells(config: FewShotConfig, task: Task) -> Iterator[Cell]:
     """Yield a cell per method, number of images and seed, up to the number of images in the data."""
     available = task.images_per_class
-    for k in config.shots:
+    for k in SHOTS.get(task.name, config.shots):
         if k is not None and k >= available and None in config.shots:
             continue
-        for name in (*config.methods, *config.once):
-            several = k is not None and k < available and name not in config.once
+        for name in (*config.methods, *(() if task.name in SHOTS else config.once)):
+            several = k is not None and k < available and name not in config.once and task.name not in SHOTS
             for seed in config.seeds if several else config.seeds[:1]:
                 yield method_cell(name, config.beam, shots=k or ALL, seed=seed)
 
 
 def few_shots(config: Any, task: Task, cell: Cell) -> Iterator[Row]:
     k = None if cell["shots"] == ALL else cell["shots"]
-    row, _ = measured(cell, task.shots(k, cell["seed"]).first_images(config.n_val))
+    steps = SPARSITY.get(task.name) if cell["method"] in PUBLISHED else None
+    options: dict[str, Any] = {"max_steps": steps} if steps else {}
+    drawn = task.shots(k, cell["seed"]).first_images(config.n_val)
+    row, graded = measured(cell, drawn, **options)
     shots = task.images_per_class if k is None else k
-    yield {**row, "shots": shots, "all_images": k is None, "depth": task.hierarchy.depth}
+    for scored in (row, *cbm_supports(cell, drawn, graded.estimator)):
+        yield {**scored, "shots": shots, "all_images": k is None, "depth": task.hierarchy.depth}
 
 
 @verdicts_by_data
@@ -163,6 +190,7 @@ def few_shot_verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
     paper = [label for label in labels_of(rows) if label.startswith("HB-OMP") and "convex" not in label]
     for metric in MAIN if paper else ():
         yield from ahead(rows, data, paper[0], BASELINES, metric, paper=True, at="shots")
+    yield from about_cbm(rows, data, paper[0], at="shots") if paper else ()
     yield from about_ours(rows, data, paper[:1], at="shots")
 
 

@@ -20,6 +20,7 @@ from hcep.evaluate import support_scores
 from hcep.pursuit import FlatResult, PathResult, hb_omp, omp
 
 Pursuit = Callable[[Any, ConceptDictionary, int], PathResult | FlatResult]
+#: The weight of the prior that coefficients are 1, which is not relative to the norm of the leaves.
 ANCHOR = 0.03
 
 #: Pursuits on the true dictionary with at most k atoms.
@@ -29,7 +30,7 @@ PURSUITS: dict[str, Pursuit] = {
     "HB-OMP (beam 8)": lambda X, d, k: hb_omp(X, d, beam_width=8, max_steps=k),
     "Exact": lambda X, d, k: hb_omp(X, d, beam_width=None, max_steps=k),
     "Exact, signed": lambda X, d, k: hb_omp(X, d, beam_width=None, max_steps=k, signed=True),
-    "Anchored": lambda X, d, k: hb_omp(X, d, beam_width=None, max_steps=k, anchor=ANCHOR),
+    "Anchored": lambda X, d, k: hb_omp(X, d, beam_width=None, max_steps=k, anchor=ANCHOR / d.anchor_unit),
 }
 #: Methods that always return complete paths, whatever the sparsity.
 WHOLE: dict[str, Pursuit] = {"NN": lambda X, d, k: nn(X, d), "HNN": lambda X, d, k: hnn(X, d)}

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any, Self
@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.baselines.words import Vocabulary
 from hcep.datasets import load_sample
 from hcep.datasets.hierarchies import cifar10_hierarchy
 from hcep.embeddings import read_embeddings
@@ -34,6 +35,8 @@ class Task:
     X_val, y_val : (n_val, n_dims) float32 array of validation images, and their classes
     ids : (n_train,) array; a draw of k images per class depends on the ids
     note : why these are not the paper's data, if they are not
+    tuning : (X, y) of further images, on which baselines may choose their settings
+    vocabularies : words with text embeddings by the same encoder, by name; that of the classes is `CLASS_NAMES`
     """
 
     name: str
@@ -45,6 +48,8 @@ class Task:
     y_val: NDArray[np.str_]
     ids: NDArray[np.str_]
     note: str = ""
+    tuning: Pair | None = None
+    vocabularies: dict[str, Vocabulary] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -97,7 +102,11 @@ class Task:
         classes = np.array(leaves)[np.linspace(0, len(leaves) - 1, n_classes).astype(int)]
         train, val = np.isin(self.y, classes), np.isin(self.y_val, classes)
         tree = self.hierarchy.restrict(classes.tolist()).collapse()
-        return replace(self.only(train), hierarchy=tree, X_val=self.X_val[val], y_val=self.y_val[val])
+        few = replace(self.only(train), hierarchy=tree, X_val=self.X_val[val], y_val=self.y_val[val])
+        if self.tuning is None:
+            return few
+        X, y = self.tuning
+        return replace(few, tuning=(X[np.isin(y, classes)], y[np.isin(y, classes)]))
 
     def under(self, hierarchy: Hierarchy) -> Self:
         """Return the task with another hierarchy of the same classes."""
@@ -156,8 +165,12 @@ def imagenet_6shot() -> Task:
     """Return ImageNet-1k by CLIP ViT-B/32: four training images per class, and two to test on."""
     with np.load(required(f"{CLIP_SETS}/imagenet1k_6shot.npz"), allow_pickle=False) as data:
         X, y, train = data["embeddings"], data["wnids"][data["labels"]], data["shot_file"] == 4
+        classes = Vocabulary(CLASS_NAMES, tuple(data["wnids"].tolist()), data["text_photo"], are_synsets=True)
+    with np.load(required(f"{CLIP_SETS}/text_vocabularies.npz"), allow_pickle=False) as data:
+        lvis = Vocabulary(LVIS_NAMES, tuple(data["lvis_names"].tolist()), data["lvis"])
     pairs = ((X[part], y[part]) for part in (train, ~train))
-    return task_from_arrays("ImageNet-1k (6 per class)", CLIP, imagenet_hierarchy(), *pairs, note=FEW_IMAGES)
+    task = task_from_arrays(IMAGENET_6SHOT, CLIP, imagenet_hierarchy(), *pairs, note=FEW_IMAGES)
+    return replace(task, vocabularies={one.name: one for one in (classes, lvis)})
 
 
 def imagenet_photos() -> Task:
@@ -174,8 +187,11 @@ def imagenet_photos() -> Task:
 
 
 def imagenette_clip() -> Task:
-    """Return ImageNette by CLIP ViT-B/16, with 60 training images per class."""
-    with np.load(required("imagenette_clip_vitb16.npz"), allow_pickle=False) as data:
+    """Return ImageNette by CLIP ViT-B/16, with 60 training images per class; if it is missing, the bundled sample."""
+    file = shared_data("imagenette_clip_vitb16.npz")
+    if not file.is_file():
+        return sample()
+    with np.load(file, allow_pickle=False) as data:
         X, y, train = data["embeddings"], data["wnid"], data["split"] == "train"
     pairs = ((X[part], y[part]) for part in (train, ~train))
     return task_from_arrays("ImageNette by CLIP", "CLIP ViT-B/16", imagenet_hierarchy(), *pairs)
@@ -185,16 +201,18 @@ def clip_set(name: str, file: str) -> Task:
     """Return a public few-shot set by CLIP ViT-B/32, with the most training images per class that the file has.
 
     Pets are cats or dogs; the classes of other sets hang from the root. A file with one training image per class lends
-    its validation images to the training images, and a file without test images is tested on its validation images.
+    its validation images to the training images, and a file without test images is tested on its validation images;
+    validation images that serve for neither are for tuning.
     """
     with np.load(required(f"{CLIP_SETS}/{file}.npz"), allow_pickle=False) as data:
         largest = max((k for k in (1, 2, 4, 8, 16) if f"train{k}" in data), default=1)
         train = [f"train{largest}", *(["val"] if largest == 1 else [])]
-        splits = (train, ["test" if "test" in data else "val"])
+        splits = [train, ["test" if "test" in data else "val"]]
+        splits += [["val"]] if not any("val" in parts for parts in splits) else []
         names = data.get("class_names")
         pairs = [
-            (np.concatenate([data[part] for part in some]), np.concatenate([data[f"{part}_labels"] for part in some]))
-            for some in splits
+            (np.concatenate([data[part] for part in parts]), np.concatenate([data[f"{part}_labels"] for part in parts]))
+            for parts in splits
         ]
     if names is None:
         names = np.array([f"class {i}" for i in range(int(pairs[0][1].max()) + 1)])
@@ -203,9 +221,11 @@ def clip_set(name: str, file: str) -> Task:
     edges = [(parent, label) for label, parent in above.items()]
     edges += [("any", parent) for parent in dict.fromkeys(above.values()) if parent != "any"]
     tree = Hierarchy.from_edges(edges, root="any")
-    return task_from_arrays(name, CLIP, tree, *((X, names[own]) for X, own in pairs))
+    named = [(X.astype(np.float32), names[own].astype(str)) for X, own in pairs]
+    return replace(task_from_arrays(name, CLIP, tree, *named[:2]), tuning=named[2] if len(named) > 2 else None)
 
 
+CLASS_NAMES, LVIS_NAMES, IMAGENET_6SHOT = "class names", "LVIS names", "ImageNet-1k (6 per class)"
 CLIP, CLIP_SETS, PETS = "CLIP ViT-B/32", "clip_vitb32", "oxford_pets"
 FEW_IMAGES = "each vector is the mean of ten augmentations of one training image of ImageNet"
 VALIDATION_PHOTOS = "ImageNet validation photos"

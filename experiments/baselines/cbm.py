@@ -29,7 +29,10 @@ class CBMClassifier(ConceptMethod):
     Parameters
     ----------
     hierarchy, tree, collapse, unit_norm, center, head, n_jobs : as in `hcep.classify.methods.ConceptMethod`
-    max_steps : number of synsets in the support, those with the highest scores; the head sees all scores
+    max_steps : number of synsets in the support with the highest scores; the head sees all scores
+    support : {"highest", "probable", "path"}
+        The synsets in the support: those with the highest scores, those with a probability above 0.5, or those of the
+        complete rooted path with the highest sum of logits. That is the most probable set of concepts that is one path
     concept_epochs, batch_size, random_state : settings of the concept predictor, which is trained by Adam with a
         learning rate of 0.1
     """
@@ -40,15 +43,17 @@ class CBMClassifier(ConceptMethod):
         self,
         hierarchy: Any = None,
         *,
+        support: str = "highest",
         concept_epochs: int = 500,
         batch_size: int = 4096,
         random_state: int | None = 0,
         **shared: Any,
     ) -> None:
         super().__init__(hierarchy, **shared)
+        self.support = support
         self.concept_epochs, self.batch_size, self.random_state = concept_epochs, batch_size, random_state
 
-    def _fit_method(self, images: NDArray[Any], index: NDArray[np.intp]) -> None:
+    def fit_method(self, images: NDArray[Any], index: NDArray[np.intp]) -> None:
         require_positive("concept_epochs", self.concept_epochs)
         require_positive("batch_size", self.batch_size)
         hierarchy = self.hierarchy_
@@ -60,16 +65,33 @@ class CBMClassifier(ConceptMethod):
         x = self.dictionary_.embed(images)
         self.predictor_ = fit_concept_predictor(x, targets[index], epochs=self.concept_epochs, **options)
 
-    def _code(self, images: NDArray[Any]) -> FlatResult:
-        scores, hierarchy = self._head_input(images), self.hierarchy_
+    def code(self, images: NDArray[Any]) -> FlatResult:
+        scores, hierarchy = self.head_input(images), self.hierarchy_
         atom_of = {edge: k for k, edge in enumerate(hierarchy.edges)}
         atoms = np.array([atom_of[hierarchy.parents(s)[0], s] for s in hierarchy.ids[1:]], dtype=np.int32)
-        highest = np.argsort(-scores, axis=1, kind="stable")[:, : self._n_atoms_kept]
         codes = np.zeros((len(images), self.dictionary_.n_atoms), dtype=scores.dtype)
         codes[:, atoms] = scores
-        return FlatResult(self.dictionary_, sparse.csr_array(codes), np.full(len(images), np.nan), atoms[highest])
+        if self.support == "path":
+            selected = self._best_paths(scores)
+        else:
+            order = np.argsort(-scores, axis=1, kind="stable")
+            selected = atoms[order]
+            if self.support == "probable":
+                selected[np.take_along_axis(scores, order, axis=1) <= 0.0] = -1
+            else:
+                selected = selected[:, : self._n_atoms_kept]
+        return FlatResult(self.dictionary_, sparse.csr_array(codes), np.full(len(images), np.nan), selected)
 
-    def _head_input(self, images: NDArray[Any]) -> Floats:
+    def _best_paths(self, scores: Floats) -> NDArray[np.int32]:
+        """Return the atoms of the complete path with the highest sum of logits, (n_images, depth), padded with -1."""
+        tree = self.hierarchy_.path_tree
+        sums = np.zeros((len(scores), tree.n_nodes), dtype=scores.dtype)
+        for node in range(1, tree.n_nodes):
+            sums[:, node] = sums[:, tree.parent[node]] + scores[:, tree.synset[node] - 1]
+        nodes = tree.leaf_nodes[np.argmax(sums[:, tree.leaf_nodes], axis=1)]
+        return np.asarray(tree.edge[np.maximum(tree.ancestors()[nodes], 0)])  # the edge of the root is -1
+
+    def head_input(self, images: NDArray[Any]) -> Floats:
         """All scores as a dense array: a sparse one would only be slower."""
         return self.predictor_(self.dictionary_.embed(images))
 

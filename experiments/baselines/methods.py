@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from experiments.baselines.cbm import CBMClassifier
 from experiments.baselines.penalised import Lasso, PenalisedSolver, TreeLasso, require_fraction, require_share
+from experiments.baselines.words import IPOMPClassifier, SpLiCEClassifier
 from hcep import HCEPClassifier, HCEPError, Hierarchy
 from hcep.classify import METHODS as OF_THE_PACKAGE
 from hcep.classify.methods import ConceptMethod
@@ -39,12 +40,12 @@ class PenalisedMethod(ConceptMethod):
         """Return the penalised problem over the fitted dictionary."""
         raise NotImplementedError
 
-    def _fit_method(self, images: NDArray[Any], index: NDArray[np.intp]) -> None:
+    def fit_method(self, images: NDArray[Any], index: NDArray[np.intp]) -> None:
         if self.alpha is not None:
             require_fraction("alpha", self.alpha)
         self.alpha_ = float(self.alpha or self._solver().alpha(images, self._n_atoms_kept, self.n_jobs))
 
-    def _code(self, images: NDArray[Any]) -> FlatResult:
+    def code(self, images: NDArray[Any]) -> FlatResult:
         return self._solver().codes(images, self._n_atoms_kept, self.alpha_, self.n_jobs)
 
 
@@ -56,10 +57,9 @@ class BasisPursuitClassifier(PenalisedMethod):
 
 
 class NonNegativeLassoClassifier(PenalisedMethod):
-    """The lasso with coefficients of at least 0 over all atoms, then a linear head.
+    """The lasso with coefficients of at least 0 over the atoms of the hierarchy, then a linear head.
 
-    SpLiCE decomposes CLIP embeddings by this program over a vocabulary of words. Here the atoms are those of the
-    hierarchy, so this is not SpLiCE.
+    `experiments.baselines.words.SpLiCEClassifier` solves the same program over the words of a vocabulary.
     """
 
     def _solver(self) -> PenalisedSolver:
@@ -109,13 +109,16 @@ _TABLE = (
     ("basis-pursuit", "Basis pursuit", BasisPursuitClassifier, "The lasso over all atoms, with a linear head."),
     ("tree-l1", "Tree l1", TreeLassoClassifier,
      "The tree-structured l1 of Jenatton et al., where each subtree is a group, with a linear head."),
+    ("splice", "SpLiCE", SpLiCEClassifier, "A non-negative lasso over the words of a vocabulary, with a linear head."),
+    ("ip-omp", "IP-OMP", IPOMPClassifier,
+     "Orthogonal matching pursuit over words with the normalised rule, with a linear head."),
 )  # fmt: skip
 _ALL = OF_THE_PACKAGE | {
     name: Method(name, label, text, name in _PUBLISHED, make) for name, label, make, text in _TABLE
 }
 _ORDER = """
 omp hier-omp hb-omp exact signed anchored hcep no-tree nearest-mean cbm nn hnn linear-probe lda nn-lasso basis-pursuit
-tree-l1
+tree-l1 splice ip-omp
 """
 #: Every method by name, in the order of tables.
 METHODS: dict[str, Method] = {name: _ALL[name] for name in _ORDER.split()}

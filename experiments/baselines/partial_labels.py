@@ -157,8 +157,8 @@ def self_training(X: Array, allowed: Bools, is_exact: Bools) -> Linear:
     return partial_label_regression(X, np.eye(allowed.shape[1], dtype=bool)[guess], np.zeros_like(is_exact))
 
 
-def local_classifiers(X: Array, labels: Sequence[str], tree: Hierarchy, X_new: Array) -> list[str]:
-    """Predict classes by HiClass: a logistic regression at every concept chooses among its children.
+def local_paths(X: Array, labels: Sequence[str], tree: Hierarchy, X_new: Array) -> list[tuple[str, ...]]:
+    """Predict rooted paths by HiClass: a logistic regression at every concept chooses among its children.
 
     An image teaches the concepts above its label. Images labelled with the root teach nothing.
     """
@@ -168,9 +168,14 @@ def local_classifiers(X: Array, labels: Sequence[str], tree: Hierarchy, X_new: A
         raise MissingExtraError("HiClass is not installed; pip install hiclass") from error
     from sklearn.linear_model import LogisticRegression
 
-    paths = [tree.paths(label)[0][1:] for label in labels]
+    paths = [tree.paths(label)[0] for label in labels]
     used = [i for i, path in enumerate(paths) if path]
     padded = np.array([[*paths[i], *[""] * (tree.depth - len(paths[i]))] for i in used], dtype=object)
     model = LocalClassifierPerParentNode(local_classifier=LogisticRegression(C=C_LOCAL, max_iter=100))
     predicted = model.fit(X[used], padded).predict(X_new)
-    return [next(concept for concept in reversed(path) if concept) for path in predicted.tolist()]
+    return [tuple(concept for concept in path if concept) for path in predicted.tolist()]
+
+
+def local_classifiers(X: Array, labels: Sequence[str], tree: Hierarchy, X_new: Array) -> list[str]:
+    """Predict classes by HiClass: the ends of `local_paths`."""
+    return [path[-1] for path in local_paths(X, labels, tree, X_new)]
