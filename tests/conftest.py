@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 from functools import cache
@@ -28,22 +29,32 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same-ever
 typer.testing._get_command = cache(typer.testing._get_command)
 
 
+def pytest_report_header() -> str:
+    return f"HCEP_FUZZ_SEED={os.environ['HCEP_FUZZ_SEED']} repeats the random files of this run"
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Before xdist starts its workers: compile, and keep matrix products from using every core."""
+    """Before xdist starts its workers: draw a seed, compile, and keep matrix products from using every core."""
+    os.environ.setdefault("HCEP_FUZZ_SEED", str(secrets.randbelow(10**9)))
     if getattr(config.option, "numprocesses", None):
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         compile_kernels()
 
 
-#: The files that take longest, so that no worker is left with one of them at the end (`--durations=25` tells).
+#: The files that take longest, so that no worker is left with one of them at the end (`--durations=25` shows them):
+#: first those that take minutes with all tests, then those that take ten seconds and more without the slow tests.
 LONGEST = (
-    "test_reproductions.py", "test_methods.py", "test_docs.py", "test_workflow.py", "test_pursuit_equals_oracle.py",
-    "test_demo.py", "test_estimators.py", "test_command.py", "test_geometry.py", "test_evaluate.py",
+    "test_reproductions.py", "test_heads.py", "test_loop.py", "test_real_data.py", "test_photo.py",
+    "test_examples.py", "test_outputs.py", "test_collection.py", "test_memory.py",
+    "test_kills.py", "test_lasso.py", "test_encoding.py", "test_readme_commands.py",
+    "test_help_examples.py", "test_labels.py", "test_interventions.py", "test_classifier.py", "test_docs.py",
+    "test_demo.py", "test_command.py", "test_import.py", "test_methods.py", "test_pursuit_equals_oracle.py",
+    "test_workflow.py",
 )  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first; the others in the order they were in."""
+    """Run the longest files first, and the others in the order in which they were collected."""
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 

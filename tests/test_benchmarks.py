@@ -67,7 +67,8 @@ def test_no_bound_of_a_path_is_below_its_score_and_pruning_keeps_the_best(benchm
         problem = random_problem(seed, n_images=6)
         basis = problem.dictionary.path_problem(problem.options["anchor"])
         scores, bounds = scores_and_bounds(problem.X, basis, [0.2, 0.5, 0.9])
-        objectives = path_objectives(problem.X, problem.dictionary, anchor=basis.anchor)
+        anchor = basis.anchor / problem.dictionary.anchor_unit
+        objectives = path_objectives(problem.X, problem.dictionary, anchor=anchor)
         assert (problem.X**2).sum(axis=1)[:, None] - scores == pytest.approx(objectives)
         for bound in bounds:
             assert (bound >= scores - 1e-9 * np.abs(scores).max()).all()

@@ -49,6 +49,8 @@ def run_block(block, line, page, namespace):
 
 @pytest.mark.parametrize("name", modules_with_examples())
 def test_docstring_examples(name, monkeypatch, tmp_path):
+    if name.startswith("hcep.web."):
+        pytest.importorskip("uvicorn", reason="uvicorn is not installed (extra web)")
     monkeypatch.chdir(tmp_path)
     assert doctest.testmod(import_module(name), optionflags=FLAGS).failed == 0
 

@@ -318,8 +318,8 @@ def test_a_class_that_is_an_ancestor_of_another(animals: Hierarchy) -> None:
     X, y = draw(["pet", "cat", "dog", "fox"], 6, spread=0.1)
     model = HCEPClassifier(animals, coarse="own").fit(X, y)
     assert model.predict(X).tolist() == y.tolist()
-    assert model.pursue(X[:1]).paths == [("pet", "pet (itself)")]
-    assert model.hierarchy_.leaf_of("pet") == "pet (itself)"
+    assert model.pursue(X[:1]).paths == [("pet", "pet (unspecified)")]
+    assert model.hierarchy_.leaf_of("pet") == "pet (unspecified)"
     probabilities = model.predict_proba(X)
     assert model.classes_[probabilities.argmax(axis=1)].tolist() == y.tolist()
 

@@ -36,7 +36,7 @@ def refitted(model: HCEPClassifier, graph: Hierarchy, images: dict[str, np.ndarr
     hierarchy = class_hierarchy(graph, np.array(sorted(images)))
     transform = model.dictionary_.transform
     means = {label: transform(X).mean(axis=0) for label, X in images.items()}
-    return ConceptDictionary._from_class_embeddings(hierarchy, means, transform, "raise")
+    return ConceptDictionary._from_class_embeddings(hierarchy, means, transform, "raise", anchor_unit=1.0)
 
 
 def assert_same(found: ConceptDictionary, expected: ConceptDictionary, tolerance: float = 1e-6) -> None:
@@ -122,7 +122,7 @@ def test_a_class_added_later_is_as_if_it_had_been_there(pets: Hierarchy) -> None
 def test_a_class_that_gets_one_below_it_stays_a_class(pets: Hierarchy) -> None:
     model, images = small(pets)
     model.add_class("siamese", "cat", draw(10, 78))
-    assert model.hierarchy_.leaf_of("cat") == "cat (itself)"
+    assert model.hierarchy_.leaf_of("cat") == "cat (unspecified)"
     assert (model.predict(images["cat"]) == "cat").mean() > 0.8
     model.remove_class("siamese")
     assert model.hierarchy_.leaf_of("cat") == "cat"

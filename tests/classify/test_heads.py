@@ -176,6 +176,7 @@ def with_trained_head(labels: list[str], hierarchy: Hierarchy) -> tuple[HCEPClas
     return model, X
 
 
+@pytest.mark.slow
 def test_a_saved_head_predicts_the_same_without_torch(pets: Hierarchy, tmp_path: Path) -> None:
     model, X = with_trained_head(["cat", "car"], pets)
     save_model(model, tmp_path / "model")
@@ -308,15 +309,14 @@ def test_both_heads_agree_to_half_a_point_on_imagenette(wordnet_dag: Hierarchy) 
 
 @pytest.mark.slow
 def test_tiny_imagenet_is_classified_as_by_torch(wordnet_dag: Hierarchy) -> None:
-    """Published settings on HB-OMP codes, three seeds; accuracy within 0.3 points."""
+    """Published settings on HB-OMP codes, a quarter of the training images: accuracy within 0.3 points."""
     pytest.importorskip("torch", reason=TORCH)
     data = np.load(shared_file("data/tinyimagenet200_efficientnet_lite2.npz"), allow_pickle=False)
-    X, y, train = data["embeddings"].astype(np.float32), data["labels"], data["split"] == "train"
+    used = (data["split"] == "val") | (np.arange(len(data["labels"])) % 4 == 0)
+    X, y, train = data["embeddings"][used].astype(np.float32), data["labels"][used], data["split"][used] == "train"
     model = HCEPTransformer(wordnet_dag.as_tree(), beam_width=32, anchor=0.0, shrinkage=None)
     codes = model.fit(X[train], data["wnids"][y[train]]).transform(X)
-    differences = []
-    for seed in range(3):
-        head = AdamWHead(random_state=seed).fit(codes[train], y[train])
-        reference = restored_head(*torch_head(codes[train], y[train], head), head.classes_)
-        differences.append(head.score(codes[~train], y[~train]) - reference.score(codes[~train], y[~train]))
-    assert np.abs(differences).max() <= 0.003
+    head = AdamWHead(random_state=0).fit(codes[train], y[train])
+    reference = restored_head(*torch_head(codes[train], y[train], head), head.classes_)
+    accuracy, expected = (one.score(codes[~train], y[~train]) for one in (head, reference))
+    assert accuracy == pytest.approx(expected, abs=0.003)

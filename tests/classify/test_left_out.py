@@ -7,10 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hcep.classify import HCEPClassifier
 from hcep.classify.calibration import fit_calibration
-from hcep.classify.choosing import POWERS, SHRINKAGES, LeaveOneOutScore, _best, choose
+from hcep.classify.choosing import POWERS, SHRINKAGES, LeaveOneOutScore, best_score, choose
 from hcep.classify.fitting import calibrate
-from hcep.classify.left_out import MAX_IMAGES, ClassTree, Folds, LeftOut, in_tree_order, nearest_rivals, rank_in_class
+from hcep.classify.left_out import (
+    MAX_IMAGES,
+    ClassTree,
+    Folds,
+    LeftOut,
+    in_tree_order,
+    left_out_probabilities,
+    nearest_rivals,
+    rank_in_class,
+)
 from hcep.classify.refining import is_worth_it, loss_and_gradient, refine
 from hcep.classify.training import TrainingSet
 from hcep.dictionary import ConceptDictionary
@@ -49,8 +59,14 @@ def space(given: TrainingSet, gamma: float = 0.0) -> LeftOut:
 def plain_objectives(
     hierarchy: Hierarchy, x: np.ndarray, leaves: np.ndarray, metric: np.ndarray, anchor: float
 ) -> np.ndarray:
-    """Ridge on every path of each class, in a metric, by solving it; the lowest of each class."""
-    dictionary = ConceptDictionary(hierarchy, average_upwards(hierarchy, dict(zip(LEAVES, leaves, strict=True))))
+    """Ridge on every path of each class, in a metric, by solving it; the lowest of each class.
+
+    `leaves` are the embeddings of the leaves, or of all synsets.
+    """
+    synsets = leaves
+    if len(leaves) == len(LEAVES):
+        synsets = average_upwards(hierarchy, dict(zip(LEAVES, leaves, strict=True)))
+    dictionary = ConceptDictionary(hierarchy, synsets)
     tree, best = hierarchy.path_tree, dict.fromkeys(LEAVES.tolist(), np.inf)
     for node in tree.leaf_nodes:
         path = tree.ancestors()[node]
@@ -96,6 +112,55 @@ def test_held_out_objectives_are_those_of_a_refit_without_the_fold(hierarchy: st
         expected = plain_objectives(HIERARCHIES[hierarchy], x, leaves, metric, min(anchor, 1e9))
         assert found[i, 0] == pytest.approx(expected[own], rel=1e-4)
         np.testing.assert_allclose(np.sort(found[i, 1:]), np.sort(np.delete(expected, own)), rtol=1e-4)
+
+
+@pytest.mark.parametrize("hierarchy", HIERARCHIES)
+def test_left_out_probabilities_are_those_of_a_model_without_the_fold(hierarchy: str) -> None:
+    X, own = images(2)
+    y, options = LEAVES[own], {"shrinkage": None, "anchor": 0.0, "power": 1.0, "prior": None}
+    model = HCEPClassifier(HIERARCHIES[hierarchy], **options, refine=False).fit(X, y).path_model()
+    found = left_out_probabilities(model, X, own, np.full(5, 2.0))
+    fold = rank_in_class(own, np.random.default_rng(0))
+    for out in (0, 1):
+        fewer = HCEPClassifier(HIERARCHIES[hierarchy], **options, refine=False).fit(X[fold != out], y[fold != out])
+        expected = replace(fewer.path_model(), calibration=model.calibration).probabilities(X[fold == out])
+        np.testing.assert_allclose(found[fold == out], expected, rtol=1e-3, atol=1e-6)
+
+
+def test_a_photo_with_a_wrong_label_is_found_although_the_model_was_fitted_on_it() -> None:
+    X, own = images(8, noise=0.2)
+    own[0] = 3  # it is a car
+    fitted = HCEPClassifier(HIERARCHIES["tree"], shrinkage=0.1, anchor=0.3, power=1.0).fit(X, LEAVES[own])
+    odds = left_out_probabilities(fitted.path_model(), X, own, fitted.images_per_class_.astype(float))
+    assert np.flatnonzero(odds.argmax(axis=1) != own).tolist() == [0]
+    assert odds[0].argmax() == 0
+    assert left_out_probabilities(replace(fitted.path_model(), head=object()), X, own, np.full(5, 8.0)) is None
+
+
+@pytest.mark.parametrize("hierarchy", ["tree", "flat"])
+@pytest.mark.parametrize("shrinkage", [None, 0.5])
+def test_held_out_objectives_with_texts_are_those_of_a_refit_without_the_fold(
+    hierarchy: str, shrinkage: float | None
+) -> None:
+    given, rng = replace(training(hierarchy=hierarchy), unit_norm=True), np.random.default_rng(3)
+    h, moments = given.hierarchy, given.moments(1.0, True)
+    inner = [synset for synset in h.ids[1:] if not h.is_leaf(synset)]
+    texts = {synset: rng.standard_normal(8) for synset in (*LEAVES.tolist(), *inner)}
+    joint = ConceptDictionary.from_images(h, moments, shrinkage=shrinkage, unit_norm=True).with_words(texts, 1.5, 0.7)
+    s = given.left_out(given.folds.rows, joint.transform, moments, words=joint.word_block)
+    objectives, order, folds = s.held_out(given.folds, 0.3, 4), np.argsort(given.folds.rows), given.folds
+    for i in (0, 7, 29):
+        row, fold = int(order[i]), folds.fold == folds.fold[order[i]]
+        own = int(s.own[row])
+        leaves = np.stack([s.images[~fold & (s.own == k), :8].mean(axis=0) for k in range(5)]).astype(np.float64)
+        x = s.images[row].astype(np.float64)
+        r = np.append(x[:8] - s.means[own, :8], np.zeros(8))
+        metric = np.linalg.inv(np.eye(16) - s.gamma * 6 / 5 * np.outer(r, r))
+        pictures = average_upwards(h, dict(zip(LEAVES, leaves, strict=True)))
+        both = np.hstack([pictures, joint.word_block])
+        expected = plain_objectives(h, x, both, metric, 0.3)
+        assert objectives[row, 0] == pytest.approx(expected[own], rel=1e-4)
+        np.testing.assert_allclose(np.sort(objectives[row, 1:]), np.sort(np.delete(expected, own)), rtol=1e-4)
 
 
 @pytest.mark.parametrize("hierarchy", HIERARCHIES)
@@ -186,8 +251,8 @@ def score(log_losses: list[float], shrinkage: float = 0.5) -> LeaveOneOutScore:
 
 def test_the_starting_value_is_replaced_only_for_a_gain_beyond_chance() -> None:
     start, better, luck = score([1.0, 2.0, 1.5]), score([0.5, 1.4, 1.0]), score([0.0, 3.0, 1.4])
-    assert _best([start, better]) is better
-    assert _best([start, luck]) is start
+    assert best_score([start, better]) is better
+    assert best_score([start, luck]) is start
 
 
 def test_the_power_is_chosen_first_and_then_the_metric() -> None:

@@ -100,7 +100,7 @@ def test_what_is_not_a_table_of_probabilities_is_refused() -> None:
         answers([2.0, 1.0, 0.0, 0.0], temperature=0)
     with pytest.raises(HierarchyError, match="'cow' is not a concept"):
         answers([0.5, 0.1, 0.0, 0.0], classes=["cat", "dog", "wolf", "cow"])
-    with pytest.raises(HCEPError, match="classes must be different concepts; 'cat' is there twice"):
+    with pytest.raises(HCEPError, match="classes must be different concepts; 'cat' occurs twice"):
         answers([0.5, 0.1, 0.0, 0.0], classes=["cat", "dog", "wolf", "cat"])
 
 
@@ -178,6 +178,10 @@ def test_the_printed_probability_is_the_own_estimate_or_what_is_promised() -> No
     is_class = np.array([concept in CLASSES for concept in rolled.answer])
     expected = np.maximum(rolled.class_probability[is_class], 0.9)
     np.testing.assert_allclose(rolled.answer_probability[is_class], expected)
+    # What is promised hides no estimate.
+    np.testing.assert_allclose(rolled.answer_estimate[is_class], rolled.class_probability[is_class])
+    assert (rolled.answer_estimate[is_class] < 0.9).any()
+    assert np.isnan(rolled.answer_estimate[rolled.answer == None]).all()  # noqa: E711
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -216,3 +220,9 @@ def test_the_answer_is_above_the_best_guess_and_as_likely_as_asked(seed: int, su
         expected = next((name for name in above if likely[name] >= sure - 1e-9), None)
         assert concept == expected
         assert concept is None or abs(p - likely[concept]) < 1e-9
+
+
+def test_a_concept_above_all_classes_is_no_answer_either() -> None:
+    h = Hierarchy.from_edges([("all", "living"), ("living", "pet"), ("pet", "cat"), ("pet", "dog"), ("living", "tree")])
+    rows = [[0.4, 0.1, 0.5], [0.5, 0.45, 0.05], [0.4, 0.1, 0.45]]  # the last has a rest that may be anything
+    assert roll_up(rows, h, classes=["cat", "dog", "tree"]).answer.tolist() == [None, "pet", "living"]

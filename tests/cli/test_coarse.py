@@ -34,8 +34,8 @@ def data(tmp_path: Path) -> tuple[Path, np.ndarray, np.ndarray]:
 def test_say_coarse_writes_the_likeliest_class_of_each_coarse_image(data, tree, tmp_path):
     file, y, truth = data
     out = tmp_path / "new" / "classes.csv"
-    said = run("fit", file, "--hierarchy", tree, "-o", tmp_path / "model", "--say-coarse", out)[1]
-    assert "the likeliest class of 156 images" in " ".join(said.split())
+    output = run("fit", file, "--hierarchy", tree, "-o", tmp_path / "model", "--say-coarse", out)[1]
+    assert "the likeliest class of 156 images" in " ".join(output.split())
     with out.open(encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines))
     assert list(rows[0]) == ["image", "label", "class", "probability"]
@@ -86,8 +86,8 @@ def test_say_coarse_never_overwrites_and_leaves_nothing_half_written(data, tree,
 @pytest.mark.parametrize(("choice", "n_classes"), [("below", 6), ("own", 9), ("drop", 6)])
 def test_the_choice_is_a_parameter(data, tree, tmp_path, choice, n_classes):
     words = ("--hierarchy", tree, "-o", tmp_path / "model", "-P", f"coarse={choice}")
-    said = " ".join(run("fit", data[0], *words)[1].split())
-    assert ("(-P coarse=own makes it a class)" in said) == (choice == "below")
+    output = " ".join(run("fit", data[0], *words)[1].split())
+    assert ("(-P coarse=own makes it a class)" in output) == (choice == "below")
     model = load_model(tmp_path / "model")
     assert (len(model.classes_), model.coarse) == (n_classes, choice)
     assert (model.coarse_counts_ is not None) == (choice == "below")

@@ -110,6 +110,11 @@ def test_bad_files(app, tmp_path):
     assert "is not TOML" in str(result.exception)
 
 
+def test_a_key_of_a_hundred_thousand_dots_is_refused_at_once(app, tmp_path):
+    result = run(app, "bake", "bread", "--config", write(tmp_path, "x." * 100_000 + "y = 1"))
+    assert "has a line of 200,005 characters, more than 30,000" in str(result.exception)
+
+
 def test_the_saved_configuration_repeats_the_run(app, tmp_path):
     first = run(app, "bake", 'rye "dark"', "--oven-heat", "90", "--spice", "salt")
     saved = str(tmp_path / "hcep-config.toml")

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -36,7 +37,7 @@ def test_why_not_is_printed_in_words_and_json(model, cat):  # noqa: F811
     text = explained(model, cat, "--why-not", "bus")
     assert "Why cat and not bus? Their paths part at the first step: animal here, vehicle there." in text
     assert re.search(r"for cat: animal [+]\d+\.\d %, cat [+-]\d+\.\d %", text)
-    assert re.search(r"a change of \d+\.\d % of the embedding would make the two equal", text)
+    assert re.search(r"the two would tie if the embedding changed by \d+\.\d %", text)
     record = json.loads(explained(model, cat, "--why-not", "bus", "--why-not", "cat", "--json"))[0]
     assert [one["rival"]["class"] for one in record["contrasts"]] == ["bus"]  # it is a cat: nothing to ask
     why = record["contrasts"][0]
@@ -93,19 +94,29 @@ def test_corrections_are_recorded_applied_and_undone(model, cat, photos, tmp_pat
     assert (line["class"], line["why"], line["who"], line["file"]) == ("bus", "wheels", "Ann", str(cat))
     moved = tmp_path / "moved.png"
     moved.write_bytes(cat.read_bytes())
-    assert explained(model, moved, "--corrections", file).startswith("a bus, ")
+    assert explained(model, moved, "--corrections", file).startswith("a bus (vehicle → bus)")
     assert explained(model, photos / "val" / "cat" / "1.png", "--corrections", file).startswith("a cat, ")
     run(*correct, "--force", "animal", "--forbid", "cat")
-    assert explained(model, cat, "--corrections", file).startswith("a dog, ")
+    assert explained(model, cat, "--corrections", file).startswith("an animal, not cat (animal)\n  corrected by ")
     run(*correct, "--undo")
-    assert explained(model, cat, "--corrections", file).startswith("a bus, ")
+    assert explained(model, cat, "--corrections", file).startswith("a bus (vehicle → bus)")
     assert run(*correct, "--undo")[0].endswith("1 correction undone\n")
     assert explained(model, cat, "--corrections", file).startswith("a cat, ")
     fails("has no correction in", *correct, "--undo")
     fails("give what is right or wrong", *correct)
     fails("'cow' is not a concept", *correct, "--class", "cow")
     run(*correct, "--class", "vehicle")  # which one, nobody could tell
-    assert explained(model, cat, "--corrections", file).startswith(("a bus, ", "a car, ", "a vehicle, "))
+    assert explained(model, cat, "--corrections", file).startswith("a vehicle (vehicle)\n  corrected by ")
+    run(*correct, "--undo")
+    run(*correct, "--none", "--who", "Ann")
+    assert explained(model, cat, "--corrections", file) == "none of the known classes\n  corrected by Ann\n"
+    record = json.loads(explained(model, cat, "--corrections", file, "--json"))[0]
+    assert (record["answer"], record["path"], record["corrected"]["none"]) == (None, [], True)
+    run(*correct, "--class", "lorry", "--under", "vehicle")
+    assert explained(model, cat, "--corrections", file).startswith("a lorry (vehicle)\n  corrected by ")
+    fails("--none says that no class is right", *correct, "--none", "--class", "bus")
+    fails("--under is for a new class", *correct, "--under", "vehicle", "--none")
+    run(*correct, "--undo")
     run(*correct, "--undo")
     fails("force: no path has all of 'animal', 'bus'", *correct, "--class", "bus", "--force", "animal")
 
@@ -158,7 +169,7 @@ def test_a_correction_to_a_concept_above_classes_stays_a_coarse_label(photos, tr
     assert {count.n_images for count in saved.coarse_counts.values()} == {1}
     explained(tmp_path / "m", wrong, "--html", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text("utf-8")
-    assert "Label above the classes" in page
+    assert "Labels above the classes" in page
     assert re.search(r"exact 12, coarse 1 \((it went to: |not used)", page)
 
 
@@ -168,11 +179,11 @@ def test_unknown_concepts_and_incomplete_lines_of_a_file_give_notes(model, cat, 
     whole = file.read_bytes()
     file.write_bytes(whole + whole[:50])
     text, aside = run("explain", model, cat, "--encoder", ENCODER, "--sure", "0.6", "--corrections", file)
-    assert text.startswith("a bus, ")
+    assert text.startswith("a bus (vehicle → bus)")
     assert "is incomplete and is ignored" in aside.replace("\n", " ")
     file.write_bytes(whole + b'{"image": "' + b"a" * 64 + b'", "forbid": ["cow"]}\n')
     text, aside = run("explain", model, cat, "--encoder", ENCODER, "--sure", "0.6", "--corrections", file)
-    assert text.startswith("a bus, ")  # the others hold
+    assert text.startswith("a bus (vehicle → bus)")  # the others hold
     assert re.search(r"kept\.jsonl line 2: 'cow' is not a concept.* is ignored", aside.replace("\n", " "))
 
 
@@ -214,3 +225,90 @@ def test_the_curve_of_interventions_is_printed(model, photos):  # noqa: F811
     assert [row["n_levels"] for row in rows] == [0, 1, 2]
     assert rows[-1]["accuracy"] == 1.0
     assert "with the first levels of every path corrected by the truth" in run(*words)[0]
+
+
+def learned(model, file, *words):  # noqa: F811
+    return json.loads(run("model", "learn", model, file, *words, "--encoder", ENCODER, "--json")[0])
+
+
+def test_a_model_learns_from_corrections_and_forgets_when_undone(model, photos, tmp_path):  # noqa: F811
+    from hcep.models import read_model
+
+    own, file, kinds = tmp_path / "m", tmp_path / "kept.jsonl", photos / "val"
+    shutil.copytree(model, own)
+    correct = ("correct", own, "--corrections", file)
+    run(*correct, kinds / "cat" / "0.png", "--class", "cat")
+    run(*correct, kinds / "bus" / "0.png", "--class", "vehicle")
+    run(*correct, kinds / "dog" / "0.png", "--none")
+    run(*correct, kinds / "car" / "0.png", kinds / "car" / "1.png", "--class", "lorry", "--under", "vehicle")
+    run(*correct, kinds / "car" / "2.png", "--forbid", "car")
+    before = read_model(own)
+    record = learned(own, file, "--data", kinds)
+    after = read_model(own)
+    assert record["what"] == "learned from 6 corrections"
+    assert record["notes"] == []
+    assert record["n_photos"] == 12 - 6
+    assert record["before"]["accuracy"] == 1.0
+    assert set(record["after"]) == {"accuracy", "calibration_error"}
+    counts = after.training.images_per_class
+    assert (counts["cat"], counts["lorry"]) == (before.training.images_per_class["cat"] + 1, 2)
+    assert {label: count.n_images for label, count in after.coarse_counts.items()} == {
+        "vehicle": 1,
+        "bus or cat or dog": 1,  # what is not a car
+    }
+    assert (after.classifier.explained_floor_[[0, 1, 3, 4]] >= before.classifier.explained_floor_).all()
+    learned(own, file, "--data", kinds)  # nothing counts twice
+    again = read_model(own)
+    assert again.training.images_per_class == counts
+    assert [change.what for change in again.training.history] == ["learned from 6 corrections"] * 2
+    run(*correct, kinds / "cat" / "0.png", "--undo")
+    assert learned(own, file)["what"] == "learned from 5 corrections"  # found where they were when corrected
+    assert read_model(own).training.images_per_class["cat"] == counts["cat"] - 1
+    run("model", "undo", own)
+    run("model", "undo", own)
+    run("model", "undo", own)
+    assert read_model(own).document.checksum == before.document.checksum
+
+
+def test_a_corrected_training_photo_is_fitted_again(model, photos, tmp_path):  # noqa: F811
+    from hcep.models import read_model
+
+    own, file = tmp_path / "m", tmp_path / "kept.jsonl"
+    shutil.copytree(model, own)
+    run("correct", own, photos / "train" / "cat" / "3.png", "--class", "dog", "--corrections", file)
+    record = learned(own, file)
+    assert record["what"] == "learned from 1 correction by fitting again"
+    assert record["n_photos"] == 24 - 1  # measured by models of half of the photos, as all were fitted on
+    assert "fitted to each half of them" in record["notes"][-1]
+    assert record["after"]["accuracy"] == 1.0
+    counts, old = read_model(own).training.images_per_class, read_model(model).training.images_per_class
+    assert (counts["cat"], counts["dog"]) == (old["cat"] - 1, old["dog"] + 1)
+    run("correct", own, photos / "train" / "cat" / "3.png", "--undo", "--corrections", file)
+    fails("there is nothing to learn", "model", "learn", own, file)
+
+
+def test_what_a_photo_is_not_makes_it_one_of_the_other_classes(model, photos, tree, tmp_path):  # noqa: F811
+    from hcep.models import read_model
+
+    own, file = tmp_path / "m", tmp_path / "kept.jsonl"
+    shutil.copytree(model, own)
+    run("correct", own, photos / "train" / "cat" / "3.png", "--forbid", "cat", "--corrections", file)
+    run("correct", own, photos / "train" / "cat" / "4.png", "--forbid", "vehicle", "--corrections", file)
+    run("correct", own, photos / "train" / "cat" / "5.png", "--class", "cat", "--corrections", file)
+    assert learned(own, file)["what"] == "learned from 3 corrections by fitting again"
+    old = read_model(model).training.images_per_class["cat"]
+    run("fit", photos, "--encoder", ENCODER, "--hierarchy", tree, "--corrections", file, "-o", tmp_path / "fit")
+    for saved in (read_model(own), read_model(tmp_path / "fit")):
+        assert saved.training.images_per_class["cat"] == old - 1  # one is not a cat; the others are, each once
+        assert {name: count.n_images for name, count in saved.coarse_counts.items()} == {"bus or car or dog": 1}
+
+
+def test_fit_says_why_corrections_change_nothing(model, photos, tree, tmp_path):  # noqa: F811
+    file = tmp_path / "kept.jsonl"
+    run("correct", model, photos / "train" / "cat" / "3.png", "--class", "cat", "--corrections", file)
+    run("correct", model, photos / "val" / "cat" / "0.png", "--class", "dog", "--corrections", file)
+    words = ("--encoder", ENCODER, "--hierarchy", tree, "--corrections", file)
+    notes = " ".join(run("fit", photos / "train", *words, "-o", tmp_path / "m")[1].split())
+    assert "0 of 24 images have another class" in notes
+    assert "of its 2 corrections 1 are of other photos, which `hcep model learn` teaches" in notes
+    assert "1 confirm the label" in notes

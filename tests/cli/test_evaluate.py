@@ -15,6 +15,7 @@ from hcep.cli.app import app
 from hcep.datasets import load_sample
 from hcep.dictionary import DependentAtomsWarning
 from hcep.errors import HCEPError
+from hcep.models import read_model
 
 N_DIMS = 160
 
@@ -106,6 +107,12 @@ def test_training_images_give_a_warning(model, data, tmp_path, monkeypatch):
     assert "x.npz is what the model was fitted on" in invoke("evaluate", "x", tmp_path / "x.npz").stderr
     assert "y.npz includes what the model was fitted on" in invoke("evaluate", "y", "y.npz").stderr
     assert invoke("evaluate", "y", "y.npz", "--split", "test").stderr == ""
+    invoke("audit", "x", "x.npz", "-o", "audit.html")
+    record = json.loads((tmp_path / "audit.json").read_text())
+    assert record["sentences"] == [record["warnings"][0]]
+    assert record["sentences"][0].startswith("Nothing is concluded from this audit")
+    assert record["warnings"][1].startswith("400 of 400 images are training images of the model")
+    assert {check["passed"] for check in record["checks"]} == {None}
 
 
 def test_top_k_is_chosen(model, data, tmp_path):
@@ -120,17 +127,71 @@ def test_top_k_is_chosen(model, data, tmp_path):
 def test_compare_with_baselines_and_another_model(model, paper, data):
     text = run("evaluate", model, data, "--compare", "omp", "--compare", "nn", "--compare", paper, "--json")
     table = json.loads(text)
-    found = {(score["method"], score["metric"]): score for score in table["scores"]}
+    scores = {(score["method"], score["metric"]): score for score in table["scores"]}
     assert list(dict.fromkeys(score["method"] for score in table["scores"])) == ["ours", "OMP", "NN", str(paper)]
     assert table["reference"] == "ours"
     assert table["skipped"] == []
-    assert found["ours", "support_precision"]["mean"] > found["OMP", "support_precision"]["mean"]
-    assert found["OMP", "support_precision"]["p_holm"] < 0.01
-    assert found["ours", "support_precision"]["best"]
-    assert not found["OMP", "support_precision"]["best"]
+    assert scores["ours", "support_precision"]["mean"] > scores["OMP", "support_precision"]["mean"]
+    assert scores["OMP", "support_precision"]["p_holm"] < 0.01
+    assert scores["ours", "support_precision"]["best"]
+    assert not scores["OMP", "support_precision"]["best"]
     alone = json.loads(run("evaluate", paper, data, "--json"))
-    assert found[str(paper), "correct"]["mean"] == alone["accuracy"]
-    assert [found[str(paper), "ece"]["low"], found[str(paper), "ece"]["high"]] == alone["intervals"]["ece"]
+    assert scores[str(paper), "correct"]["mean"] == alone["accuracy"]
+    assert [scores[str(paper), "ece"]["low"], scores[str(paper), "ece"]["high"]] == alone["intervals"]["ece"]
+
+
+@pytest.fixture(scope="module")
+def decoders(model, data, tmp_path_factory):
+    """The rows per image of `--compare decoders`, and for each decoder the rows that `hcep predict --decode` writes."""
+    folder = tmp_path_factory.mktemp("decoders")
+    run("evaluate", model, data, "--compare", "decoders", "--per-image", folder / "i.parquet", "-o", folder / "t.md")
+    answers = {}
+    for rule in ("class", "distance", "f1", "sure"):
+        run("predict", model, data, "--split", "val", "--decode", rule, "-o", folder / f"{rule}.parquet")
+        answers[rule] = pq.read_table(folder / f"{rule}.parquet").to_pylist()
+    return pq.read_table(folder / "i.parquet").to_pylist(), answers, (folder / "t.md").read_text(encoding="utf-8")
+
+
+def test_decoders_are_scored_by_what_predict_answers(decoders, model):
+    rows, answers, text = decoders
+    labels = {"class": "ours", **{rule: f"ours --decode {rule}" for rule in ("distance", "f1", "sure")}}
+    root = read_model(model).hierarchy.root
+    for rule, label in labels.items():
+        own = [row for row in rows if row["method"] == label]
+        assert [row["predicted"] for row in own] == [row["answer"] or root for row in answers[rule]]
+        assert f"| {label} |" in text
+    assert "distance ↓" in text
+
+
+def test_each_decoder_is_no_worse_than_the_others_at_what_it_aims_at(decoders):
+    rows, _, _ = decoders
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    means = {
+        metric: [np.mean([row[metric] for row in rows if row["method"] == method]) for method in methods]
+        for metric in ("correct", "answer_distance", "support_f1", "support_precision")
+    }
+    assert methods == ["ours", "ours --decode distance", "ours --decode f1", "ours --decode sure"]
+    assert means["correct"][0] == max(means["correct"])
+    assert means["answer_distance"][1] == min(means["answer_distance"])
+    assert means["support_precision"][3] == max(means["support_precision"])
+    assert min(means["support_f1"]) == means["support_f1"][3]
+
+
+def test_a_decoder_changes_the_answer_and_not_the_class(decoders):
+    _, answers, _ = decoders
+    same = ("id", "label", "class", "class_probability", "path", "coefficients")
+    tables = [[[row[name] for name in same] for row in rows] for rows in answers.values()]
+    assert all(table == tables[0] for table in tables)
+    assert [row["answer"] for row in answers["class"]] == [row["class"] for row in answers["class"]]
+    likely = [row["answer_probability"] for row in answers["class"]]
+    assert likely == pytest.approx([row["class_probability"] for row in answers["class"]])
+    assert all(row["answer_probability"] > 0.5 for row in answers["distance"])
+    assert {row["doubt"] for row in answers["class"]} <= {"", "unlike anything in training"}
+
+
+def test_a_level_of_sureness_needs_the_decoder_that_uses_it(model, data, tmp_path):
+    words = ("predict", model, data, "--decode", "f1", "--sure", "0.8", "-o", tmp_path / "p.csv")
+    fails("--sure has no effect with --decode f1; leave out one of them", *words)
 
 
 def test_compare_prints_a_table_that_fits_the_terminal(model, data):
@@ -168,8 +229,8 @@ def test_one_model_as_a_table(model, data, tmp_path):
     run("evaluate", model, data, "-o", tmp_path / "t.csv")
     rows = list(csv.DictReader(StringIO((tmp_path / "t.csv").read_text(encoding="utf-8"))))
     assert {row["method"] for row in rows} == {"ours"}
-    said = json.loads(run("evaluate", model, data, "--json", "-o", tmp_path / "facts.txt"))
-    assert said == {"table": str(tmp_path / "facts.txt"), "n_images": 200}
+    summary = json.loads(run("evaluate", model, data, "--json", "-o", tmp_path / "facts.txt"))
+    assert summary == {"table": str(tmp_path / "facts.txt"), "n_images": 200}
     assert "intervals" in json.loads((tmp_path / "facts.txt").read_text(encoding="utf-8"))
 
 
@@ -259,7 +320,14 @@ def test_one_warning_of_several_methods_is_shown_once(data, tmp_path):
 def test_unknown_names_list_near_matches(model, data):
     fails("'hbomp' is neither a method nor a model folder. Near matches: 'hb-omp'", "evaluate", model, data,
           "--compare", "hbomp")  # fmt: skip
-    fails("'xyz' is neither .* The methods are 'all', 'omp', 'hb-omp'", "evaluate", model, data, "--compare", "xyz")
+    fails(
+        "'xyz' is neither .* The methods are 'all', 'decoders', 'omp', 'hb-omp'",
+        "evaluate",
+        model,
+        data,
+        "--compare",
+        "xyz",
+    )
 
 
 def test_a_folder_without_a_model(model, data, tmp_path):
@@ -277,12 +345,12 @@ def test_training_images_are_needed_only_for_methods(model, paper, data, tmp_pat
     )
     run("evaluate", model, tmp_path / "x.npz", "--compare", paper)
     fails("no image of .* is in split 'trian'", "evaluate", model, data, "--compare", "nn", "--train-split", "trian")
-    kept = np.flatnonzero(sample.y_val != sample.y_val[0])
+    rows = np.flatnonzero(sample.y_val != sample.y_val[0])
     np.savez(
         tmp_path / "y.npz",
-        embeddings=sample.X_val[kept, :N_DIMS],
-        labels=sample.y_val[kept],
-        split=np.repeat("train", len(kept)),
+        embeddings=sample.X_val[rows, :N_DIMS],
+        labels=sample.y_val[rows],
+        split=np.repeat("train", len(rows)),
     )
     fails("1 classes of the model have no image in .*; compare on the data that the model was fitted on",
           "evaluate", model, tmp_path / "y.npz", "--compare", "nn")  # fmt: skip
@@ -290,8 +358,8 @@ def test_training_images_are_needed_only_for_methods(model, paper, data, tmp_pat
 
 def test_compared_models_need_the_same_classes(model, data, tmp_path):
     sample = load_sample()
-    kept = np.flatnonzero(sample.y_val != sample.y_val[0])
-    np.savez(tmp_path / "y.npz", embeddings=sample.X_val[kept, :N_DIMS], labels=sample.y_val[kept])
+    rows = np.flatnonzero(sample.y_val != sample.y_val[0])
+    np.savez(tmp_path / "y.npz", embeddings=sample.X_val[rows, :N_DIMS], labels=sample.y_val[rows])
     run("fit", tmp_path / "y.npz", "-o", tmp_path / "nine", "-P", "anchor=0.03", "-P", "shrinkage=none")
     fails("1 labels are not classes of the model '.*nine'", "evaluate", model, data, "--compare", tmp_path / "nine")
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-import threading
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
+from tests.calls import counting
 from tests.cli.test_own_data import COLOURS, ENCODER, TREE, picture, run
 
-#: By what it counts, the function that does it: the end of its file's name and its own.
+#: Functions that are counted.
 COUNTED = {
     "parses": ("hierarchy/files.py", "read_hierarchy"),
     "matches": ("hierarchy/files.py", "match_classes"),
@@ -22,25 +17,6 @@ COUNTED = {
     "searches for several objects": ("pursuit/several.py", "search_several"),
     "saves": ("models/folder.py", "write_folder"),
 }
-
-
-@contextmanager
-def counting() -> Iterator[Counter[str]]:
-    counts: Counter[str] = Counter()
-
-    def look(frame: FrameType, event: str, _: object) -> None:
-        if event == "call":
-            for what, (file, name) in COUNTED.items():
-                if frame.f_code.co_qualname == name and frame.f_code.co_filename.endswith(f"hcep/{file}"):
-                    counts[what] += 1
-
-    sys.setprofile(look)
-    threading.setprofile(look)
-    try:
-        yield counts
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
 
 
 def photos_and_tree(folder: Path) -> tuple[Path, Path]:
@@ -55,7 +31,7 @@ def photos_and_tree(folder: Path) -> tuple[Path, Path]:
 
 def test_a_fit_on_photos_does_each_piece_of_work_once(tmp_path: Path) -> None:
     photos, tree = photos_and_tree(tmp_path)
-    with counting() as counts:
+    with counting(COUNTED) as counts:
         run("fit", photos, "-o", tmp_path / "model", "--hierarchy", tree, "--encoder", ENCODER)
     expected = {what: 1 for what in COUNTED if what != "searches for several objects"}
     assert dict(counts) == {**expected, "matches": 2}  # once as it is read, once with the labels
@@ -64,7 +40,7 @@ def test_a_fit_on_photos_does_each_piece_of_work_once(tmp_path: Path) -> None:
 def test_several_objects_are_searched_for_only_on_request(tmp_path: Path) -> None:
     photos, tree = photos_and_tree(tmp_path)
     options = ("--hierarchy", tree, "--encoder", ENCODER, "-P", "anchor=0.3", "-P", "several_objects=true")
-    with counting() as counts:
+    with counting(COUNTED) as counts:
         run("fit", photos, "-o", tmp_path / "model", *options)
     assert counts["searches for several objects"] > 0
     assert counts["parses"] == counts["opens"] == counts["saves"] == 1

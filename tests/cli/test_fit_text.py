@@ -22,7 +22,7 @@ def tree(tmp_path):
     return file
 
 
-def test_a_model_from_names_with_unlabelled_and_labelled_vectors(clip, tree, tmp_path):  # noqa: F811
+def test_a_model_from_names_and_from_names_and_images(clip, tree, tmp_path):  # noqa: F811
     encoder = f"transformers:{clip[0]}"
     given = ["fit", "--from-text", "--encoder", encoder, "--hierarchy", str(tree), "-o"]
     run(*given, str(tmp_path / "names"))
@@ -32,10 +32,14 @@ def test_a_model_from_names_with_unlabelled_and_labelled_vectors(clip, tree, tmp
     X, y = rng.normal(size=(6, model.n_features_in_)).astype(np.float32), np.array(["cat", "dog"] * 3)
     np.savez(tmp_path / "few.npz", embeddings=X, labels=y)
     np.save(tmp_path / "all.npy", X)
-    labelled = (str(tmp_path / "few.npz"), "--unlabelled", str(tmp_path / "all.npy"), "--json")
-    told = json.loads(run(*given, str(tmp_path / "mixed"), *labelled))
-    assert told["n_text_only"] == 1
-    assert told["gap"] > 0
+    facts = json.loads(run(*given, str(tmp_path / "joint"), str(tmp_path / "few.npz"), "--json"))
+    assert facts["n_text_only"] == 1
+    assert 0 < facts["words"] <= 1
+    assert load_model(tmp_path / "joint").classes_.tolist() == ["car", "cat", "dog"]
+    facts = json.loads(run(*given, str(tmp_path / "scaled"), "--unlabelled", str(tmp_path / "all.npy"), "--json"))
+    assert facts["words"] == 1
+    both = (str(tmp_path / "few.npz"), "--unlabelled", str(tmp_path / "all.npy"))
+    fails("--unlabelled has no effect beside DATA", *given, str(tmp_path / "both"), *both)
 
 
 def test_missing_inputs_are_rejected(tmp_path):

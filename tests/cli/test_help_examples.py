@@ -5,15 +5,18 @@ import shlex
 import shutil
 import signal
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import typer.main
 from typer.testing import CliRunner
 
+from hcep._checks import is_installed
 from hcep.cli.app import app
 from hcep.datasets import load_sample
 from hcep.errors import MissingExtraError
+from tests.models.hub_server import reachable_hub
 from tests.taxonomy.llm.chat_server import running_chat
 from tests.taxonomy.test_wordnet_database import write_database
 from tests.test_docs import unknown_words
@@ -99,12 +102,17 @@ class Typed:
 
 @pytest.fixture(scope="module")
 def typed(tmp_path_factory):
-    with running_chat() as chat:
+    cache = tmp_path_factory.mktemp("hub")
+    with ExitStack() as stack:
+        chat = stack.enter_context(running_chat())
+        if is_installed("huggingface_hub"):
+            stack.enter_context(reachable_hub(stack.enter_context(pytest.MonkeyPatch.context()), cache))
         chat.tell(answer())
         yield Typed(tmp_path_factory.mktemp("typed"), chat.url)
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # of the hub's client
 @pytest.mark.parametrize("path", COMMANDS, ids="-".join)
 def test_examples_work_as_typed(path, typed, monkeypatch):
     monkeypatch.setenv("HCEP_SHARED", "nowhere")

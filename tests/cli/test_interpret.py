@@ -67,9 +67,9 @@ def _nothing_of_the_machine(monkeypatch):
 
 
 def test_embedded_phrases_describe_every_step_and_are_saved_with_the_model(model, embedded):
-    found = json.loads(run("interpret", model, "--vocabulary", embedded, "-n", "2", "--json"))
-    assert {(atom["parent"], atom["child"]): atom["meaning"] for atom in found["atoms"]} == RIGHT
-    assert {len(atom["phrases"]) for atom in found["atoms"]} == {2}
+    names = json.loads(run("interpret", model, "--vocabulary", embedded, "-n", "2", "--json"))
+    assert {(atom["parent"], atom["child"]): atom["meaning"] for atom in names["atoms"]} == RIGHT
+    assert {len(atom["phrases"]) for atom in names["atoms"]} == {2}
     assert read_model(model).atom_names["bear", "polar_bear"].meaning == "all white"
     assert "bear → polar bear  all white" in run("interpret", model)
     assert "6 of 6 steps: 6 by phrase" in run("interpret", model)
@@ -169,7 +169,7 @@ def test_a_server_that_fails_loses_nothing(model, embedded):
 
 def test_an_encoder_without_a_text_tower_points_to_images_before_anything_is_asked(model, tmp_path):
     (tmp_path / "phrases.txt").write_text("\n".join(PHRASES), encoding="utf-8")
-    match = r"colour_vectors' has no text tower.*`hcep interpret MODEL DATA`.*with an \.npz"
+    match = r"colour_vectors' has no text tower.*`hcep interpret MODEL DATA`.*with their vectors"
     fails(match, "interpret", model, "--encoder", ENCODER, "--vocabulary", tmp_path / "phrases.txt")
     fails(match, "interpret", model, "--encoder", ENCODER, "--vocabulary", tmp_path / "phrases.txt")
     with running_chat("never asked") as chat:
@@ -225,7 +225,9 @@ def test_glosses_of_synsets_that_wordnet_does_not_know(model, images):
 
 def test_phrases_need_an_encoder_that_is_known(imagenette, tmp_path):
     (tmp_path / "phrases.txt").write_text("white fur", encoding="utf-8")
-    match = "does not record its encoder.* pass --encoder, give --vocabulary an .npz .*, or labelled images"
+    match = (
+        "does not record its encoder.* pass --encoder, give --vocabulary a file of embedded phrases, or labelled images"
+    )
     fails(match, "interpret", imagenette, "--vocabulary", tmp_path / "phrases.txt", "--glosses")
 
 
@@ -245,7 +247,7 @@ def test_images_added_to_phrases_are_shown(model, embedded, images):
         (["--offline"], "--base-url, --cache and --offline need the name of a language model: pass --llm"),
         (["--describe", "3"], "--describe: a language model writes these phrases; pass its name with --llm"),
         (["nowhere.npz"], "no embeddings at 'nowhere.npz'"),
-        (["--vocabulary", "nowhere.npz"], "cannot read phrases from 'nowhere.npz': .*No such file"),
+        (["--vocabulary", "nowhere.npz"], "cannot read texts from 'nowhere.npz': No such file"),
         (["--llm", "tiny", "--offline"], "offline answers come from the cache"),
         (["-o", "table.html"], r"--output: expected a name ending in .md, .tex, .txt, got 'table.html'"),
         (["--template", "a {}", "--template", "the {}"], "--template: hcep interpret takes one template, got 2"),
@@ -266,10 +268,13 @@ def test_summaries_need_phrases(model, images):
     ("arrays", "match"),
     [
         ({"phrases": np.array(["a"])}, "bad.npz has no array 'embeddings'; its arrays are 'phrases'"),
-        ({"phrases": np.array([1]), "embeddings": np.ones((1, 6))}, "phrases must be a list of strings, got int64"),
+        (
+            {"phrases": np.array([1]), "embeddings": np.ones((1, 6))},
+            "has no list of names for the 1 vectors in 'embeddings'",
+        ),
         (
             {"phrases": np.array(["a"]), "embeddings": np.ones((1, 5))},
-            "bad.npz: the embeddings have 5 dimensions, the model 6; embed the phrases with the text tower",
+            "bad.npz: the embeddings have 5 dimensions, the model 6; embed the texts with the text tower",
         ),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import re
 import shutil
@@ -51,16 +52,33 @@ def test_calibrated_coverage_holds_on_new_images(model: Path, tmp_path: Path) ->
     for share in ("90", "0", "1", "-0.5"):
         fails("--sure: expected a number between 0 and 1", "predict", model, test, "--sure", share, "-o", out)
     run("predict", model, test, "-o", tmp_path / "estimates.csv")
-    said, _ = run("model", "calibrate", model, save(tmp_path / "val.npz", COLOURS, 1, 30))
-    assert "calibrated on 120 images" in said
+    output, _ = run("model", "calibrate", model, save(tmp_path / "val.npz", COLOURS, 1, 30))
+    assert "calibrated on 120 images" in output
     run("predict", model, test, "--sure", "0.9", "-o", out)
     rows = list(csv.DictReader(out.read_text(encoding="utf-8").splitlines()))
     above = {"cat": "animal", "dog": "animal", "car": "vehicle", "bus": "vehicle"}
     right = [row["answer"] in (row["label"], above[row["label"]], "") for row in rows]
     assert np.mean(right) >= 0.85
-    columns = ["answer", "answer_name", "answer_probability", "rank", "class", "class_probability", "doubt", "kind"]
-    assert list(rows[0])[2:10] == columns
+    columns = ["answer", "answer_name", "answer_probability", "rank", "class", "class_probability", "doubt"]
+    assert list(rows[0])[2:11] == [*columns, "answer_estimate", "kind"]
     assert all(float(row["answer_probability"]) >= 0.9 for row in rows if row["answer"])
+
+
+def test_what_is_promised_is_said_when_it_begins_and_wherever_it_holds(model: Path, tmp_path: Path) -> None:
+    promised = "At least 90 % of such answers are right, for photos like the 40 held-out ones"
+    test = save(tmp_path / "test.npz", COLOURS, 2, 5)
+    assert "right" not in run("predict", model, test, "-o", tmp_path / "before.csv")[1]
+    output, _ = run("model", "calibrate", model, save(tmp_path / "val.npz", COLOURS, 1, 10))
+    assert promised in output
+    assert promised in run("predict", model, test, "-o", tmp_path / "after.csv")[1]
+    few = "40 held-out photos are too few for a promise of 0.99"
+    assert few in run("predict", model, test, "--sure", "0.99", "-o", tmp_path / "higher.csv")[1]
+    assert promised not in run("predict", model, test, "--decode", "class", "-o", tmp_path / "class.csv")[1]
+
+
+def test_embeddings_that_a_model_was_fitted_on_do_not_calibrate_it(model: Path, tmp_path: Path) -> None:
+    """A file of embeddings has no hashes of photos: its name tells."""
+    fails("some or all of the images are training images", "model", "calibrate", model, tmp_path / "train.npz")
 
 
 def test_images_labelled_above_the_classes_teach_those_below(model: Path, tmp_path: Path) -> None:
@@ -68,8 +86,8 @@ def test_images_labelled_above_the_classes_teach_those_below(model: Path, tmp_pa
     above = {"cat": "animal", "dog": "animal"}
     labels = np.array([above.get(label, label) for label in images["y"].tolist()])
     np.savez(tmp_path / "more.npz", X=images["X"], y=labels)
-    said, notes = run("model", "add", model, tmp_path / "more.npz")
-    assert "added 24 images of 2 classes, 12 of them labelled above the classes; 4 classes" in said
+    output, notes = run("model", "add", model, tmp_path / "more.npz")
+    assert "added 24 images of 2 classes, 12 of them labelled above the classes; 4 classes" in output
     line = (
         "animal: 12 images labelled only to this level teach the 2 classes below it (--class with -P coarse=own makes"
     )
@@ -93,26 +111,58 @@ def test_training_photos_are_not_used_for_calibration(photos: Path, fitted: Path
     model = shutil.copytree(fitted, tmp_path / "model")
     words = ("model", "calibrate", model, photos, "--encoder", ENCODER)
     fails("photos.*, split train: all 24 images are training images of the model", *words, "--split", "train")
-    said, notes = run(*words)
-    assert re.search(r"calibrated on 12 images of \S+, split val; 4 classes", said)
+    output, notes = run(*words)
+    assert re.search(r"calibrated on 12 images of \S+, split val; 4 classes", output)
     assert "ignored" not in notes
     mixed = tmp_path / "mixed"  # without splits: the photos of the fit are known by their content
     for split, label in (("train", "cat"), ("val", "cat"), ("train", "bus"), ("val", "bus")):
         for photo in (photos / split / label).iterdir():
             (mixed / label).mkdir(parents=True, exist_ok=True)
             shutil.copy(photo, mixed / label / f"{split}-{photo.name}")
-    said, notes = run("model", "calibrate", model, mixed, "--encoder", ENCODER)
+    output, notes = run("model", "calibrate", model, mixed, "--encoder", ENCODER)
     assert "12 of 18 images are training images of the model and are ignored" in notes.replace("\n", " ")
-    assert "calibrated on 6 images" in said
+    assert "calibrated on 6 images" in output
     assert load_model(model).held_out_ is not None
     assert len(load_model(model).held_out_) == 6
 
 
 def test_an_audit_counts_training_photos(photos: Path, fitted: Path) -> None:  # noqa: F811
-    told = ["audit", str(fitted), str(photos), "--encoder", ENCODER]
+    command = ["audit", str(fitted), str(photos), "--encoder", ENCODER]
     note = "24 of 24 images are training images of the model"
-    for split, said in (("train", True), ("val", False)):
-        assert (note in CliRunner().invoke(app, [*told, "--split", split]).stderr.replace("\n", " ")) == said
+    for split, is_noted in (("train", True), ("val", False)):
+        assert (note in CliRunner().invoke(app, [*command, "--split", split]).stderr.replace("\n", " ")) == is_noted
+
+
+def test_terminal_page_and_json_of_an_audit_say_the_same(photos: Path, fitted: Path, tmp_path: Path) -> None:  # noqa: F811
+    words = [
+        "audit",
+        str(fitted),
+        str(photos),
+        "--encoder",
+        ENCODER,
+        "--split",
+        "train",
+        "-o",
+        str(tmp_path / "a.html"),
+    ]
+    result = CliRunner().invoke(app, words)
+    aside = " ".join(result.stderr.split())
+    page = html.unescape((tmp_path / "a.html").read_text("utf-8"))
+    record = json.loads((tmp_path / "a.json").read_text("utf-8"))
+    assert next(iter(record)) == "warnings"
+    assert len(record["warnings"]) >= 2
+    for warning in record["warnings"]:
+        assert warning in aside
+        assert page.index(warning) < page.index("<h2>")
+    assert any("24 of 24 images are training images" in warning for warning in record["warnings"])
+    assert record["sentences"] == [record["warnings"][0]]
+    assert record["warnings"][1].startswith("24 of 24 images are training images")
+    assert page.index(record["warnings"][0]) == min(map(page.index, record["warnings"]))
+    assert record["sentences"][0].startswith("Nothing is concluded")
+    assert record["failed"] == []
+    assert {check["passed"] for check in record["checks"]} == {None}
+    assert "✓" not in result.stdout
+    assert "can be used" not in page
 
 
 def test_training_images_of_a_store_are_recognised(photos: Path, tree: Path, tmp_path: Path) -> None:  # noqa: F811
@@ -125,8 +175,8 @@ def test_training_images_of_a_store_are_recognised(photos: Path, tree: Path, tmp
 
 def test_a_class_is_added_moved_renamed_and_removed(model: Path, tmp_path: Path) -> None:
     vans = save(tmp_path / "vans.npz", ("van", "cat"), 3)
-    said, notes = run("model", "add", model, vans, "--class", "van", "--under", "vehicle")
-    assert "added class 'van' under 'vehicle' from 12 images; 5 classes" in said
+    output, notes = run("model", "add", model, vans, "--class", "van", "--under", "vehicle")
+    assert "added class 'van' under 'vehicle' from 12 images; 5 classes" in output
     assert "hcep model calibrate" in notes
     run("model", "edit", model, "--move", "van:animal")
     run("model", "edit", model, "--rename", "van:delivery van")
@@ -143,7 +193,7 @@ def test_a_class_is_added_moved_renamed_and_removed(model: Path, tmp_path: Path)
         "added 24 images of 2 classes",
         "removed class 'dog'",
     ]
-    assert "undone: removed class 'dog'" in run("model", "undo", model)[0]
+    assert "undid the last change: removed class 'dog'" in run("model", "undo", model)[0]
     assert "dog" in load_model(model).classes_
     summary = json.loads((model / "model.json").read_text(encoding="utf-8"))
     assert summary["training"]["images_per_class"]["van"] == 24
@@ -170,8 +220,8 @@ def test_a_class_below_a_class_gives_a_note(model: Path, tmp_path: Path) -> None
 
 
 def test_edits_of_one_command_are_one_version(model: Path) -> None:
-    said, _ = run("model", "edit", model, "--move", "cat:vehicle", "--rename", "dog:hound")
-    assert "moved 'cat' under 'vehicle'; renamed 'dog' 'hound'; 4 classes" in said
+    output, _ = run("model", "edit", model, "--move", "cat:vehicle", "--rename", "dog:hound")
+    assert "moved 'cat' under 'vehicle'; renamed 'dog' 'hound'; 4 classes" in output
     assert load_model(model).hierarchy_.name("dog") == "hound"
     run("model", "undo", model)
     assert load_model(model).hierarchy_.parents("cat") == ("animal",)

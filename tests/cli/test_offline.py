@@ -35,17 +35,17 @@ def offline(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(CUT)
     for name in ("china.jpg", "flower.jpg"):
         shutil.copy(Path(find_spec("sklearn").origin).parent / "datasets" / "images" / name, tmp_path)
-    found = os.environ | {"PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"}
     # Bytecode is kept, as pip leaves it behind and as every run does where nobody forbids it.
-    found |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path / "bytecode")}
+    environment |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path / "bytecode")}
     alone = ["unshare", "--map-root-user", "--net"]
     can = shutil.which("unshare") and subprocess.run([*alone, "true"], capture_output=True).returncode == 0
 
     def run(*words, program=MAIN, cache="cache"):
-        found["HCEP_CACHE"] = str(tmp_path / cache)
+        environment["HCEP_CACHE"] = str(tmp_path / cache)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         command = [*(alone if can else []), sys.executable, "-c", program, *map(str, words)]
-        done = subprocess.run(command, cwd=tmp_path, env=found, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return done, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -95,8 +95,8 @@ for image in sys.argv[2:]:
 print(sorted({"scipy", "onnxruntime", "onnx", "numba", "sklearn", "pyarrow"} & set(sys.modules)))
 """
     done, _ = offline("explain", "nowhere.jpg", "notes.txt", "empty", program=program)
-    told = done.stderr.splitlines()
-    assert "no image at 'nowhere.jpg'" in told[0]
-    assert "notes.txt: not an image" in told[1]
-    assert "or below it" in told[2]
+    messages = done.stderr.splitlines()
+    assert "no image at 'nowhere.jpg'" in messages[0]
+    assert "notes.txt: not an image" in messages[1]
+    assert "or below it" in messages[2]
     assert done.stdout == "2\n2\n2\n[]\n"

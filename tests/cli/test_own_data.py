@@ -118,8 +118,8 @@ def test_each_problem_of_the_photos_is_a_note_with_its_count(odd: Path, tmp_path
 
 
 def test_photos_without_problems_give_no_note(photos: Path, tree: Path, tmp_path: Path) -> None:
-    _, said = run("encode", photos, "--encoder", ENCODER, "--hierarchy", tree, "-o", tmp_path / "store")
-    assert "note:" not in said
+    _, notes = run("encode", photos, "--encoder", ENCODER, "--hierarchy", tree, "-o", tmp_path / "store")
+    assert "note:" not in notes
 
 
 def test_empty_folders_below_splits(photos: Path, tmp_path: Path) -> None:
@@ -132,11 +132,11 @@ def test_empty_folders_below_splits(photos: Path, tmp_path: Path) -> None:
 
 
 def test_encode_and_fit_print_the_notes(odd: Path, tree: Path, tmp_path: Path) -> None:
-    _, said = run("encode", odd, "--encoder", ENCODER, "--hierarchy", tree, "-o", tmp_path / "store", "--json")
-    assert said.count("note:") == 4
-    _, said = run("fit", odd, "--encoder", ENCODER, "--hierarchy", "flat", "-o", tmp_path / "m", "--json")
-    assert "note: 1 class folder without an image: 'bus'" in said
-    assert "note: 1 image also found under another class" in said
+    _, notes = run("encode", odd, "--encoder", ENCODER, "--hierarchy", tree, "-o", tmp_path / "store", "--json")
+    assert notes.count("note:") == 4
+    _, notes = run("fit", odd, "--encoder", ENCODER, "--hierarchy", "flat", "-o", tmp_path / "m", "--json")
+    assert "note: 1 class folder without an image: 'bus'" in notes
+    assert "note: 1 image also found under another class" in notes
     fails("classes is not a concept", "fit", tmp_path / "store", "--hierarchy", tree, "-o", tmp_path / "n")
 
 
@@ -167,7 +167,7 @@ def test_predict_takes_photos_and_writes_csv(model: Path, photos: Path, tmp_path
 
 
 def test_predictions_need_a_known_file_type(model: Path, photos: Path) -> None:
-    fails("--output: expected a name ending in .parquet or .csv", "predict", model, photos, "-o", "p.json")
+    fails("--output: expected a name ending in .parquet, .csv or .json", "predict", model, photos, "-o", "p.txt")
 
 
 def test_evaluate_takes_photos(model: Path, photos: Path) -> None:
@@ -217,10 +217,10 @@ def test_a_note_says_how_a_table_was_read(vectors: tuple[np.ndarray, list[str]],
     fails(
         "--labels to choose among 'species', 'keeper'", "fit", tmp_path / "x.csv", "--hierarchy", tree, "-o", tmp_path
     )
-    _, said = run(
+    _, notes = run(
         "fit", tmp_path / "x.csv", "--labels", "species", "--vectors", "f*", "--hierarchy", tree, "-o", tmp_path / "m"
     )
-    assert "note: x.csv: 20 vectors from 4 columns 'f0' … 'f3', labels from column 'species'" in said
+    assert "note: x.csv: 20 vectors from 4 columns 'f0' … 'f3', labels from column 'species'" in notes
     run("predict", tmp_path / "m", tmp_path / "x.csv", "--labels", "species", "-o", tmp_path / "p.parquet")
 
 
@@ -314,7 +314,7 @@ def no_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_classes_are_checked_before_photos_are_encoded(odd: Path, tree: Path, model: Path, tmp_path: Path) -> None:
     fit = ["fit", odd, "--encoder", ENCODER, "-o", tmp_path / "m", "--hierarchy"]
     fails("1 of 3 classes is not a concept of the hierarchy: 'unicorn'", *fit, tree)
-    fails("are not in WordNet's above ImageNet", *fit[:-1])
+    fails("are not in WordNet's hierarchy of ImageNet", *fit[:-1])
     fails("no image .* is in split 'trian'|'trian'", *fit, tree, "--split", "trian")
     for command in (["evaluate"], ["model", "add"], ["model", "calibrate"]):
         fails("labels are not classes of the model: 'unicorn'", *command, model, odd, "--encoder", ENCODER)
@@ -366,9 +366,9 @@ def two_names(vectors: tuple[np.ndarray, list[str]], tmp_path: Path) -> Path:
 def test_a_note_says_which_names_of_classes_were_used(two_names: Path, tree: Path, tmp_path: Path) -> None:
     taken = "emb.npz: vectors from array 'X', labels from array 'y', named by 'wnids'; --labels class_names takes"
     assert taken in run("fit", two_names, "--hierarchy", "flat", "-o", tmp_path / "flat")[1]
-    said = json.loads(run("info", two_names, "--json")[0])
-    assert taken in said["read_as"]
-    assert said["labels"] == "4 classes: 'n0', 'n1', 'n2' and 1 more"
+    facts = json.loads(run("info", two_names, "--json")[0])
+    assert taken in facts["read_as"]
+    assert facts["labels"] == "4 classes: 'n0', 'n1', 'n2' and 1 more"
     hint = "The names in 'class_names' of emb.npz are in the hierarchy: pass --labels class_names"
     fails(hint, "fit", two_names, "--hierarchy", tree, "-o", tmp_path / "m")
     _, told = run("fit", two_names, "--hierarchy", tree, "-o", tmp_path / "m", "--labels", "class_names")
@@ -401,9 +401,9 @@ def test_a_level_with_one_class_each_gives_a_note(vectors: tuple[np.ndarray, lis
     table = "Group;Kind;Class\nanimals;felines;cat\nanimals;canines;dog\nvehicles;carriages;car\nvehicles;coaches;bus\n"
     (tmp_path / "groups.csv").write_text(table)
     options = ["--hierarchy", tmp_path / "groups.csv", "-O", "levels=Group,Kind,Class"]
-    _, said = run("fit", tmp_path / "x.npz", *options, "-o", tmp_path / "m")
-    assert "4 concepts have a single child and are shown together with it, not as a step" in said
-    assert "not as a step: 'felines' in 'cat'" in said
+    _, notes = run("fit", tmp_path / "x.npz", *options, "-o", tmp_path / "m")
+    assert "4 concepts have a single child and are shown together with it, not as a step" in notes
+    assert "not as a step: 'felines' in 'cat'" in notes
 
 
 def test_the_speed_of_a_finished_bar_is_that_of_all_steps(capsys: pytest.CaptureFixture[str]) -> None:
@@ -419,3 +419,15 @@ def test_the_speed_of_a_finished_bar_is_that_of_all_steps(capsys: pytest.Capture
 def test_a_path_that_is_neither_a_model_nor_photos_is_rejected(photos: Path) -> None:
     photo = photos / "val" / "cat" / "0.png"
     fails("no image at 'nomodel/', and no model", "explain", "nomodel/", photo)
+
+
+def test_commands_close_with_what_was_not_used(model: Path, photos: Path, tree: Path, tmp_path: Path) -> None:
+    for label in ("cat", "bus"):
+        shutil.copytree(photos / "val" / label, tmp_path / "some" / label)
+    (tmp_path / "some" / "cat" / "torn.png").write_bytes((photos / "val" / "cat" / "0.png").read_bytes()[:300])
+    (tmp_path / "some" / "cat" / "empty.png").touch()
+    sentence = "2 of 8 files not used: 1 empty file, 1 truncated"
+    words = ("--encoder", ENCODER)
+    assert sentence in run("fit", tmp_path / "some", *words, "--hierarchy", tree, "-o", tmp_path / "m")[1]
+    assert sentence in run("predict", model, tmp_path / "some", *words, "-o", tmp_path / "p.csv")[1]
+    assert sentence in run("explain", model, tmp_path / "some", *words)[1]

@@ -158,12 +158,14 @@ def test_labels_unknown_to_the_model_are_refused(model, tmp_path):
 def test_the_hierarchy_is_found_by_the_classes_or_required():
     assert "n00001740" in find_hierarchy(None, ["n01440764"])
     assert find_hierarchy("flat", ["cat"]) is None
-    with pytest.raises(HCEPError, match=r"1 of 1 classes are not in WordNet's above ImageNet: 'unicorn'; give a file"):
+    with pytest.raises(
+        HCEPError, match=r"1 of 1 classes are not in WordNet's hierarchy of ImageNet: 'unicorn'; give a file"
+    ):
         find_hierarchy(None, ["unicorn"])
 
 
 def test_predictions_are_parquet_or_csv(model, sample_file, tmp_path):
-    fails(r"expected a name ending in \.parquet", "predict", model, sample_file, "-o", tmp_path / "p.json")
+    fails(r"expected a name ending in \.parquet", "predict", model, sample_file, "-o", tmp_path / "p.txt")
 
 
 def test_columns_the_wrong_way_round_are_noticed(sample_file, tmp_path):
@@ -180,12 +182,12 @@ def test_replacing_a_model_gives_a_note(sample_file, tmp_path):
     words = ["fit", str(sample_file), "-o", str(tmp_path / "m"), "--hierarchy", "flat", "-P", "anchor=0.1"]
     words += ["-P", "shrinkage=none"]
     assert CliRunner().invoke(app, words).stderr == ""
-    told = f"note: the model at {tmp_path / 'm'} was replaced"
+    note = f"note: the model at {tmp_path / 'm'} was replaced"
     assert "there is already a model at" in str(CliRunner().invoke(app, words).exception)
     words.append("--overwrite")
-    assert CliRunner().invoke(app, words).stderr == f"{told}\n"
+    assert CliRunner().invoke(app, words).stderr == f"{note}\n"
     save_atom_names(AtomNames(()), tmp_path / "m")
-    assert CliRunner().invoke(app, words).stderr == f"{told}, and the descriptions of its concepts were dropped\n"
+    assert CliRunner().invoke(app, words).stderr == f"{note}, and the descriptions of its concepts were dropped\n"
     assert read_model(tmp_path / "m").atom_names is None
 
 
@@ -241,6 +243,15 @@ def test_images_are_found_in_folders_globs_and_by_name(tmp_path):
     assert find_images([str(tmp_path / "*" / "*.JPG"), str(one)]) == [two, one]
     with pytest.raises(HCEPError, match="no image at"):
         find_images([str(tmp_path / "*.gif")])
+
+
+def test_photos_behind_a_link_to_a_folder_are_explained_as_they_are_fitted(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "a.jpg").write_bytes(b"x")
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "photos" / "again").symlink_to(tmp_path / "photos")
+    assert find_images([str(tmp_path / "photos")]) == [tmp_path / "photos" / "cat" / "a.jpg"]
 
 
 def _made(path: Path) -> Path:
@@ -331,7 +342,7 @@ def test_where_draws_a_row_per_photo_and_maps_in_the_report(photo_model, photos,
     run("explain", photo_model, place, "--where", "--where-png", tmp_path / "m.png", "--html", tmp_path / "r.html")
     with Image.open(tmp_path / "m.png") as strips:
         assert strips.height == 2 * 286 + 12
-    assert (tmp_path / "r.html").read_text(encoding="utf-8").count("data-map=") > 2 * 3
+    assert (tmp_path / "r.html").read_text(encoding="utf-8").count("class=thumb") > 2 * 3
     monkeypatch.setattr("hcep.cli.explain.MAX_STRIPS", 1)
     fails("2 photos are too many for one picture", "explain", photo_model, place, "--where-png", tmp_path / "n.png")
 
@@ -401,9 +412,9 @@ def test_labels_above_the_classes_teach_them_and_fit_says_so(tmp_path):
     write_hierarchy(data.hierarchy, tmp_path / "tree.json")
     words = ["fit", tmp_path / "train.npz", "--hierarchy", tmp_path / "tree.json", "-o", tmp_path / "model"]
     result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
-    said = " ".join(result.output.split())
+    output = " ".join(result.output.split())
     assert re.search(
-        r": \d+ images labelled only to this level teach the \d classes below it \(-P coarse=own makes", said
+        r": \d+ images labelled only to this level teach the \d classes below it \(-P coarse=own makes", output
     )
     model = hcep.load(tmp_path / "model")
     assert sorted(model.classes_.tolist()) == sorted(set(data.y_train.tolist()))

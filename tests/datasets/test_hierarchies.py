@@ -32,5 +32,31 @@ def test_by_the_classes_alone():
 
 @pytest.mark.parametrize("wanted", [None, "imagenet"])
 def test_classes_of_no_named_hierarchy_are_asked_about(wanted):
-    with pytest.raises(HCEPError, match=r"1 of 2 classes are not in WordNet's above ImageNet: 'unicorn'; give a file"):
+    with pytest.raises(
+        HCEPError, match=r"1 of 2 classes are not in WordNet's hierarchy of ImageNet: 'unicorn'; give a file"
+    ):
         find_hierarchy(wanted, ["n01440764", "unicorn"])
+
+
+def test_names_that_wordnet_knows_bring_up_wordnet():
+    with pytest.raises(
+        HCEPError, match=r"'tench', 'church'; pass --hierarchy wordnet to find them by name, give a file"
+    ):
+        find_hierarchy(classes=["tench", "church"])
+
+
+@pytest.mark.parametrize("wanted", ["wordnet", "everyday"])
+def test_classes_may_be_names_in_wordnet(wanted):
+    notes = []
+    found = find_hierarchy(wanted, ["Tench", "chain_saw", "n03445777"], on_note=notes.append)
+    assert {"Tench", "chain_saw", "n03445777"} <= set(found.leaves)
+    assert notes == ["matched by name: 'Tench' is 'n01440764', 'chain_saw' is 'n03000684'"]
+
+
+def test_names_in_wordnet_that_are_not_clear_are_asked_about():
+    with pytest.raises(
+        HCEPError, match=r"'crane' is the name of 2 synsets; give the id of one \(n02012849: .*n03126707"
+    ):
+        find_hierarchy("wordnet", ["crane", "tench"])
+    with pytest.raises(HCEPError, match="'tench' and 'Tench' are one synset of WordNet, n01440764"):
+        find_hierarchy("wordnet", ["tench", "Tench"])

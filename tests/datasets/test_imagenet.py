@@ -202,7 +202,7 @@ def test_matlab_tables_of_another_form(root):
 
 def test_lists_that_are_not_text(root):
     (root / "val.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DatasetError, match=r"val.txt' is not UTF-8 text"):
+    with pytest.raises(DatasetError, match=r"val.txt' is not text in UTF-8"):
         read_images(root)
 
 

@@ -243,8 +243,8 @@ def test_an_invalid_value_of_missing_is_rejected(two):
 def test_a_class_that_is_an_inner_synset_gets_its_own_leaf():
     h = Hierarchy.from_edges([("animal", "cat"), ("cat", "siamese"), ("animal", "dog")])
     d = ConceptDictionary.from_images(h, np.eye(3), ["cat", "siamese", "dog"])
-    assert d.hierarchy.leaves == ("dog", "siamese", "cat (itself)")
-    assert d.synset_embedding("cat (itself)").tolist() == [1.0, 0.0, 0.0]
+    assert d.hierarchy.leaves == ("dog", "siamese", "cat (unspecified)")
+    assert d.synset_embedding("cat (unspecified)").tolist() == [1.0, 0.0, 0.0]
     assert d.synset_embedding("cat").tolist() == [0.5, 0.5, 0.0]
 
 
@@ -253,7 +253,7 @@ def test_the_root_of_a_collapsed_hierarchy_can_be_a_class():
     h = h.restrict(["animal", "cat", "dog"]).collapse()
     assert h.root == "animal"
     d = ConceptDictionary.from_images(h, np.eye(3), ["animal", "cat", "dog"])
-    assert d.synset_embedding("animal (itself)").tolist() == [1.0, 0.0, 0.0]
+    assert d.synset_embedding("animal (unspecified)").tolist() == [1.0, 0.0, 0.0]
     assert d.synset_embedding("animal").tolist() == [0.0, 0.0, 0.0]
 
 
@@ -263,13 +263,15 @@ def test_a_class_may_be_merged_into_its_own_leaf():
     assert "cat" not in h
     d = ConceptDictionary.from_images(h, np.eye(2), ["cat", "dog"])
     assert d.synset_embedding(h.leaf_of("cat")).tolist() == [1.0, 0.0]
-    equal(d, ConceptDictionary.from_images(h, np.eye(2), ["cat (itself)", "dog"]))
+    equal(d, ConceptDictionary.from_images(h, np.eye(2), ["cat (unspecified)", "dog"]))
 
 
 def test_a_class_and_its_own_leaf_cannot_both_be_labels():
     h = Hierarchy.from_edges([("animal", "cat"), ("cat", "siamese")]).with_classes(["cat"])
-    with pytest.raises(DictionaryError, match=r"labels 'cat \(itself\)' are the leaves of classes that are also among"):
-        ConceptDictionary.from_images(h, np.eye(3), ["cat", "siamese", "cat (itself)"])
+    with pytest.raises(
+        DictionaryError, match=r"labels 'cat \(unspecified\)' are the leaves of classes that are also among"
+    ):
+        ConceptDictionary.from_images(h, np.eye(3), ["cat", "siamese", "cat (unspecified)"])
 
 
 def test_the_root_cannot_be_a_class(two):

@@ -1,14 +1,8 @@
 import numpy as np
 import pytest
 
-from experiments.tasks import SHARED, cifar10
-from hcep import ConceptDictionary, save
-from hcep.dictionary.from_text import text_dictionary, text_vectors
-from hcep.dictionary.transform import unit_rows
+from hcep.dictionary.from_text import checked_texts, predicted_means, text_vectors
 from hcep.errors import DictionaryError
-from hcep.evaluate import paired_draws
-from hcep.models.fitting import text_classifier
-from tests.conftest import shared_file
 
 
 class Letters:
@@ -32,103 +26,51 @@ def test_names_are_encoded_with_templates_and_descriptions(pets):
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0)
 
 
-def test_names_alone_make_a_dictionary(pets):
-    d = ConceptDictionary.from_text(pets, Letters())
-    texts = text_vectors(pets, Letters())
-    np.testing.assert_allclose(d.leaf_embeddings, texts - texts.mean(axis=0))
-    assert text_classifier(text_dictionary(pets, texts)).predict(texts).tolist() == list(pets.leaves)
+def test_several_texts_of_a_concept_count_equally():
+    texts = checked_texts({"cat": [[2.0, 0.0], [0.0, 5.0]], "dog": [3.0, 4.0]}, (), {"cat", "dog"})
+    np.testing.assert_allclose(texts["cat"], [0.5**0.5, 0.5**0.5])
+    np.testing.assert_allclose(texts["dog"], [0.6, 0.8])
 
 
-@pytest.fixture(scope="module")
-def task():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(SHARED, str(shared_file("data/cifar10_500_clip_vitb32.npz").parents[1]))
-        return cifar10()
+def test_an_array_has_its_rows_in_the_order_of_the_concepts():
+    texts = checked_texts(2.0 * np.eye(2), ["dog", "cat"], {"cat", "dog"})
+    np.testing.assert_array_equal(np.stack([texts["dog"], texts["cat"]]), np.eye(2))
 
 
-def synthetic_texts(task, seed=0, gap=0.8, noise=0.03):
-    """Class means of CLIP's image embeddings, all shifted by one vector, with noise."""
-    rng, X = np.random.default_rng(seed), unit_rows(task.X.astype(np.float64))
-    direction = rng.normal(size=X.shape[1])
-    means = np.stack([X[task.y == leaf].mean(axis=0) for leaf in task.hierarchy.leaves])
-    return means + gap * direction / np.linalg.norm(direction) + noise * rng.normal(size=means.shape)
+def test_pictures_that_depend_linearly_on_texts_are_predicted():
+    rng = np.random.default_rng(0)
+    texts, mixing = rng.normal(size=(60, 5)), rng.normal(size=(5, 8))
+    means = texts @ mixing + 3.0
+    predicted = predicted_means(texts[:50], means[:50] + 1e-4 * rng.normal(size=(50, 8)), texts[50:])
+    np.testing.assert_allclose(predicted, means[50:], atol=0.02)
 
 
-def correct(text_based, task):
-    return (text_classifier(text_based, anchor=1000.0).predict(task.X_val) == task.y_val).astype(float)
+def test_pictures_that_do_not_depend_on_texts_are_predicted_by_their_mean():
+    rng = np.random.default_rng(0)
+    texts, means = rng.normal(size=(60, 5)), rng.normal(size=(60, 8))
+    predicted = predicted_means(texts[:50], means[:50], texts[50:])
+    assert np.abs(predicted - means[:50].mean(axis=0)).max() < 0.5
 
 
-def test_closing_the_gap_improves_accuracy(task):
-    """A paired comparison over validation images and draws of the texts; only the mean of the images is used."""
-    closed, left = [], []
-    for seed in range(8):
-        texts = synthetic_texts(task, seed)
-        closed.append(correct(text_dictionary(task.hierarchy, texts, task.X), task))
-        left.append(correct(text_dictionary(task.hierarchy, texts, task.X, close_gap=False), task))
-    assert paired_draws(closed, left).low > 0.02
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (np.eye(5)[:4], "one row for each of the 5 leaves, got shape \\(4, 5\\)"),
+        ({"unicorn": np.ones(5)}, "neither classes nor in the hierarchy: 'unicorn'"),
+        ({"cat": np.ones(3)}, "texts\\['cat'\\] must be text vectors of 5 dimensions"),
+        ({"cat": np.full(5, np.nan)}, "texts\\['cat'\\] has NaN or infinite values"),
+        ({"cat": np.zeros(5)}, "texts\\['cat'\\] is a vector of zeros"),
+    ],
+)
+def test_invalid_texts_are_rejected(pets, texts, message):
+    with pytest.raises(DictionaryError, match=message):
+        checked_texts(texts, pets.leaves, pets.ids, 5)
 
 
-def test_the_gap_is_measured_and_its_size_hardly_matters(task):
-    small, large = (text_dictionary(task.hierarchy, synthetic_texts(task, gap=gap), task.X) for gap in (0.3, 0.8))
-    assert small.gap < large.gap
-    assert abs(correct(small, task).mean() - correct(large, task).mean()) < 0.05
-
-
-@pytest.mark.parametrize("shots", [1, 5])
-def test_texts_and_images_together_are_at_least_as_good_as_either(task, shots):
-    few, texts = task.shots(shots, 0), synthetic_texts(task)
-    both = text_dictionary(task.hierarchy, texts, task.X, few.X, few.y)
-    text_only = text_dictionary(task.hierarchy, texts, task.X)
-    images_only = ConceptDictionary.from_images(task.hierarchy, few.X, few.y, unit_norm=True, center=True, rescale=True)
-    alone = correct(text_only._replace(dictionary=images_only), task).mean()
-    assert correct(both, task).mean() >= max(correct(text_only, task).mean(), alone) - 0.03
-    assert both.n_text_only == 0
-
-
-def test_noisier_texts_get_less_weight(task):
-    few = task.shots(12, 0)
-    clean, noisy = (
-        text_dictionary(task.hierarchy, synthetic_texts(task, noise=noise), task.X, few.X, few.y).weight
-        for noise in (0.0, 0.3)
-    )
-    assert noisy < clean
-
-
-def test_classes_with_and_without_images_can_be_mixed(task):
-    chosen = ["cat", "dog", "ship", "truck"]
-    seen, of_seen = np.isin(task.y, chosen), np.isin(task.y_val, chosen)
-    texts = synthetic_texts(task)
-    mixed = text_dictionary(task.hierarchy, texts, task.X, task.X[seen], task.y[seen])
-    assert mixed.n_text_only == 6
-    right, before = correct(mixed, task), correct(text_dictionary(task.hierarchy, texts, task.X), task)
-    assert right[of_seen].mean() > before[of_seen].mean() + 0.05
-    assert right[~of_seen].mean() > 0.5
-
-
-def test_probabilities_sum_to_one_and_survive_saving(task, tmp_path):
-    from hcep.models.loading import load_model
-
-    model = text_classifier(text_dictionary(task.hierarchy, synthetic_texts(task), task.X))
-    save(model, tmp_path / "model")
-    again = load_model(tmp_path / "model")
-    np.testing.assert_array_equal(again.predict_proba(task.X_val[:5]), model.predict_proba(task.X_val[:5]))
-    np.testing.assert_allclose(model.predict_proba(task.X_val).sum(axis=1), 1.0)
-
-
-def test_invalid_arguments_are_rejected(pets):
-    encoder, texts = Letters(), np.eye(5)
+def test_invalid_templates_and_encoders_are_rejected(pets):
+    encoder = Letters()
     with pytest.raises(DictionaryError, match="templates must be sentences with"):
         text_vectors(pets, encoder, ["a photo"])
     encoder.has_text = False
     with pytest.raises(DictionaryError, match="cannot encode text"):
         text_vectors(pets, encoder)
-    with pytest.raises(DictionaryError, match="texts must have one row for each of the 5 leaves, got 4 rows"):
-        text_dictionary(pets, texts[:4])
-    with pytest.raises(DictionaryError, match="X has 3 dimensions, but texts has 5"):
-        text_dictionary(pets, texts, X=np.ones((1, 3)), y=["cat"])
-    with pytest.raises(DictionaryError, match="labels are not leaves of the hierarchy"):
-        text_dictionary(pets, texts, X=np.ones((1, 5)), y=["unicorn"])
-    with pytest.raises(DictionaryError, match="one leaf per row of X"):
-        text_dictionary(pets, texts, X=np.ones((1, 5)))
-    with pytest.raises(DictionaryError, match="NaN or infinite"):
-        text_dictionary(pets, texts, images=np.full((1, 5), np.nan))

@@ -1,11 +1,10 @@
-"""A dictionary from a real text encoder: a tiny CLIP with random weights, saved to a folder and loaded from it."""
+"""A model from a real text encoder: a tiny CLIP with random weights, saved to a folder and loaded from it."""
 
 import pytest
 
-from hcep import ConceptDictionary, Hierarchy
-from hcep.dictionary.from_text import text_dictionary, text_vectors
+from hcep import HCEPClassifier, Hierarchy
+from hcep.dictionary.from_text import text_vectors
 from hcep.embeddings import load_encoder
-from hcep.models.fitting import text_classifier
 
 # This must come before the next import, because a module that was skipped halfway provides no fixtures.
 pytest.importorskip("torch", reason="torch is not installed")
@@ -22,6 +21,6 @@ PETS = Hierarchy.from_edges([("thing", "pet"), ("pet", "cat"), ("pet", "dog"), (
 def test_clip_names_become_classes(clip):  # noqa: F811
     encoder = load_encoder(f"transformers:{clip[0]}", device="cpu")
     texts = text_vectors(PETS, encoder, ["{}"])
-    d = ConceptDictionary.from_text(PETS, encoder, templates=["{}"])
-    assert d.n_dims == encoder.n_dims
-    assert text_classifier(text_dictionary(PETS, texts)).predict(texts).tolist() == list(PETS.leaves)
+    model = HCEPClassifier(PETS).fit(texts[:0], [], texts=texts)
+    assert model.n_features_in_ == encoder.n_dims
+    assert model.predict(texts).tolist() == list(PETS.leaves)

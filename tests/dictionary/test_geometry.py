@@ -1,5 +1,6 @@
 import json
 import os
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -11,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from hcep import ConceptDictionary, Hierarchy
 from hcep.datasets import make_hierarchical_concepts
 from hcep.dictionary import DependentAtomsWarning
-from hcep.errors import DictionaryError, HierarchyError
+from hcep.errors import DictionaryError, HierarchyError, MissingExtraError
 
 laws = settings(max_examples=20, deadline=None)
 
@@ -531,3 +532,59 @@ def test_imagenet_takes_less_than_a_minute():
     assert len(hierarchy) == 1860
     assert len(dictionary.geometry.recovery().paths) == 1343
     assert summary["dimension_available"] == 768
+
+
+# -- plots -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def axes():
+    from matplotlib.figure import Figure
+
+    return Figure().subplots()
+
+
+@pytest.mark.parametrize(
+    ("method", "xlabel"),
+    [
+        ("containment", "share of comparisons that violate the condition"),
+        ("disjointness", "share of comparisons that violate the condition"),
+        ("sibling_cones", "share of comparisons that violate the condition"),
+        ("half_angle_schedule", "level"),
+        ("orthogonality", "cosine of atom and parent"),
+        ("simplex", "deviation from a regular simplex"),
+        ("dimension_bound", "dimensions"),
+        ("recovery", "exact recovery coefficient"),
+    ],
+)
+def test_every_diagnostic_plots_itself(fork, axes, method, xlabel):
+    assert getattr(fork.geometry, method)().plot(axes) is axes
+    assert axes.get_xlabel() == xlabel
+    assert axes.has_data()
+
+
+def test_a_histogram_counts_all_finite_values(fork, axes):
+    fork.geometry.recovery().plot(axes)  # three leaves, with coefficients 0, 1 and 1
+    heights = [bar.get_height() for bar in axes.patches]
+    assert (heights[0], heights[-1], sum(heights)) == (1, 2, 3)
+
+
+def test_nothing_to_compare_gives_an_empty_plot(flat, axes):
+    flat.geometry.orthogonality().plot(axes)
+    assert sum(bar.get_height() for bar in axes.patches) == 0
+
+
+def test_all_diagnostics_in_one_figure(fork, monkeypatch):
+    import matplotlib.pyplot as plt
+
+    plt.switch_backend("Agg")
+    axes = fork.geometry.plot()
+    plt.close("all")
+    assert [ax.get_title() for ax in axes][-2:] == ["orthogonality", "recovery"]
+    assert len({ax.figure for ax in axes}) == 1
+
+
+def test_plots_need_matplotlib(fork, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(MissingExtraError, match="plotting needs matplotlib, which is not installed: pip install"):
+        fork.geometry.recovery().plot()

@@ -94,7 +94,7 @@ def test_the_share_gives_the_cosine_with_the_residual(d, seed):
 @given(dictionaries(), st.integers(0, 2**32 - 1), st.floats(1e-3, 10.0))
 def test_the_anchored_problem_is_least_squares_on_augmented_vectors(d, seed, anchor):
     x = np.random.default_rng(seed).standard_normal(12)
-    problem = d.path_problem(anchor)
+    problem = d.path_problem(anchor / d.anchor_unit)
     for node in all_nodes(d):
         nodes = problem.nodes_of_path[node][problem.nodes_of_path[node] >= 0]
         atoms = path_atoms(d, node)

@@ -191,3 +191,24 @@ def test_the_whitener_is_scaled_once_and_not_stored_twice(dtype: type) -> None:
     assert first.dtype == dtype
     assert len(pickle.dumps(transform)) == size
     assert np.array_equal(pickle.loads(pickle.dumps(transform))(X), first)
+
+
+@pytest.mark.parametrize("blocks", [{"scale": 2.0}, {"scale": 0.0, "words": 3.0}, {"scale": 2.0, "words": 3.0}])
+@pytest.mark.parametrize("constants", [None, np.array([1.0, -2.0])])
+def test_directions_are_pulled_back_through_all_blocks(blocks, constants):
+    rng = np.random.default_rng(0)
+    arrays = {"mean": rng.normal(size=4), "whitener": rng.normal(size=(4, 4)), "constants": constants}
+    transform, x = EmbeddingTransform(unit_norm=True, **arrays, **blocks), rng.normal(size=(3, 4))
+    z = transform(x)
+    directions = rng.normal(size=(5, z.shape[1]))
+    back, constant = transform.pulled_back(directions)
+    np.testing.assert_allclose(transform.prepared(x) @ back.T + constant, z @ directions.T, atol=1e-12)
+    assert transform.n_dims(z.shape[1]) == 4
+    assert transform.n_pictures(z.shape[1]) == (4 if blocks["scale"] else 0)
+
+
+def test_the_picture_block_and_the_word_block_stand_side_by_side():
+    x, mean = np.array([[3.0, 4.0]]), np.array([0.5, 0.5])
+    transform = EmbeddingTransform(unit_norm=True, mean=mean, scale=2.0, words=10.0)
+    np.testing.assert_allclose(transform(x), [[0.2, 0.6, 6.0, 8.0]])
+    np.testing.assert_allclose(transform.pictures(x), [[0.2, 0.6]])

@@ -252,7 +252,7 @@ def test_rows_that_do_not_match(tmp_path):
 
 def test_unknown_suffixes(tmp_path):
     (tmp_path / "x.pkl").write_bytes(b"")
-    with pytest.raises(StoreError, match=r"x.pkl': expected .*, a .npy, .npz, .parquet, .csv, .tsv, .pt, .pth file"):
+    with pytest.raises(StoreError, match=r"x.pkl': expected .*, a .npy, .npz, .parquet, .csv, .tsv, .pt, .pth, .json"):
         read_embeddings(tmp_path / "x.pkl")
     with pytest.raises(StoreError, match=r"x.csv': expected a .npy, .npz or .parquet file"):
         write_embeddings(tmp_path / "x.csv", EVERYTHING)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hcep.embeddings.images import ImageProblem, content_hash, open_image
+from hcep.embeddings import images
+from hcep.embeddings.images import ImageProblem, content_hash, not_used, open_image
 
 RED, WHITE, BLUE = (255, 0, 0), (255, 255, 255), (0, 0, 255)
 
@@ -276,3 +277,39 @@ def test_a_file_can_be_removed_after_it_was_opened(tmp_path):
     image = open_image(path)
     Path(path).unlink()
     assert image.getpixel((0, 0)) == RED
+
+
+# -- photos as phones make them -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".heic", ".jpg"])
+def test_heic_is_read_whatever_its_name(tmp_path, suffix):
+    heif = pytest.importorskip("pillow_heif")
+    heif.from_pillow(Image.new("RGB", (64, 32), "red")).save(tmp_path / "a.heic")
+    (tmp_path / "a.heic").rename(tmp_path / f"a{suffix}")
+    image = open_image(tmp_path / f"a{suffix}")
+    assert (image.size, image.mode) == ((64, 32), "RGB")
+    assert image.getpixel((10, 10))[0] > 240
+
+
+def test_avif_is_read_and_both_are_found_in_folders(tmp_path):
+    from hcep.datasets import read_images
+
+    Image.new("RGB", (64, 32), "red").save(tmp_path / "a.avif")
+    (tmp_path / "b.HEIC").write_bytes(b"\0\0\0\x18ftypheic")
+    assert open_image(tmp_path / "a.avif").size == (64, 32)
+    assert read_images(tmp_path).files == ("a.avif", "b.HEIC")
+
+
+def test_heic_without_its_package_is_refused_with_the_command_that_installs_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(images, "_has_heif", lambda: False)
+    (tmp_path / "a.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(40))
+    with pytest.raises(ImageProblem, match=r"HEIC \(pip install 'hcep\[photos\]'\)"):
+        open_image(tmp_path / "a.heic")
+
+
+def test_files_that_are_not_used_are_counted_by_reason():
+    heic = "HEIC (pip install 'hcep[photos]')"
+    reasons = [heic, "image file is truncated (5 bytes not processed)", heic]
+    assert not_used(reasons, 225) == f"3 of 225 files not used: 2 {heic}, 1 truncated"
+    assert not_used([], 225) == ""

@@ -27,11 +27,11 @@ def scores_against(support, path):
 def acceptable_scores(edges, root, support, label):
     """The scores against each closest path: the best F1, of these the best recall, of these the longest prefix."""
     support = set(support) - {root}
-    found = [scores_against(support, path) for path in rooted_paths(edges, root, label)]
+    scores = [scores_against(support, path) for path in rooted_paths(edges, root, label)]
     for key in ("f1", "recall", "prefix"):
-        best = max(one[key] for one in found)
-        found = [one for one in found if one[key] == best]
-    return found
+        best = max(one[key] for one in scores)
+        scores = [one for one in scores if one[key] == best]
+    return scores
 
 
 def prefix_row(score, depth):

@@ -41,10 +41,10 @@ def test_the_calibration_error_is_the_mean_gap_of_the_bins(images, n_bins):
 @quick
 def test_the_calibration_error_is_a_share_and_ignores_the_order(images, random):
     confidence, correct = np.array(images, dtype=float).T
-    found = expected_calibration_error(confidence, correct)
+    error = expected_calibration_error(confidence, correct)
     random.shuffle(images)
-    assert 0.0 <= found <= 1.0
-    assert expected_calibration_error(*np.array(images, dtype=float).T) == pytest.approx(found, abs=1e-12)
+    assert 0.0 <= error <= 1.0
+    assert expected_calibration_error(*np.array(images, dtype=float).T) == pytest.approx(error, abs=1e-12)
 
 
 def test_calibrated_images_have_a_small_error_and_overconfident_ones_do_not():

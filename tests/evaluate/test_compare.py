@@ -62,11 +62,11 @@ def table(methods):
 def test_means_and_intervals_equal_those_of_single_columns(methods, table):
     for name in ("good", "bad"):
         for column in COLUMNS[:-1]:
-            found = table.score(name, column)
-            assert (found.mean, found.low, found.high) == pytest.approx(bootstrap_interval(methods[name][column]))
-        found = table.score(name, "ece")
+            score = table.score(name, column)
+            assert (score.mean, score.low, score.high) == pytest.approx(bootstrap_interval(methods[name][column]))
+        score = table.score(name, "ece")
         expected = ece_interval(methods[name]["confidence"], methods[name]["correct"])
-        assert (found.mean, found.low, found.high) == pytest.approx(expected)
+        assert (score.mean, score.low, score.high) == pytest.approx(expected)
 
 
 def test_each_column_uses_its_own_test(methods, table):
@@ -74,9 +74,9 @@ def test_each_column_uses_its_own_test(methods, table):
     assert table.score("bad", "correct").p == mcnemar(good["correct"], bad["correct"])
     assert table.score("bad", "support_f1").p == sign_flip_test(good["support_f1"], bad["support_f1"])
     paired = paired_bootstrap(bad["tree_distance"], good["tree_distance"])
-    found = table.score("bad", "tree_distance")
-    assert found.p == paired.p
-    assert (found.difference, found.difference_low, found.difference_high) == pytest.approx(paired[:3])
+    score = table.score("bad", "tree_distance")
+    assert score.p == paired.p
+    assert (score.difference, score.difference_low, score.difference_high) == pytest.approx(paired[:3])
 
 
 def test_only_the_bad_method_differs_from_the_good_one(table):

@@ -45,8 +45,8 @@ def test_f1_of_concepts_counts_images_below_them(pets: Hierarchy) -> None:
 
 
 def test_means_of_concepts(pets: Hierarchy) -> None:
-    found = concept_means(TRUE, np.array([1.0, 0.0, 0.5, 0.5, 1.0, 1.0]), pets)
-    assert (found["cat"], found["animal"], found["vehicle"]) == (0.5, 0.5, 1.0)
+    means = concept_means(TRUE, np.array([1.0, 0.0, 0.5, 0.5, 1.0, 1.0]), pets)
+    assert (means["cat"], means["animal"], means["vehicle"]) == (0.5, 0.5, 1.0)
 
 
 def test_mistakes_are_filed_under_the_lowest_common_concept(pets: Hierarchy) -> None:

@@ -29,10 +29,10 @@ def table(columns, depth):
 def test_each_level_explains_what_a_projection_does(seed, flat):
     problem = random_problem(seed, n_images=3)
     d = problem.dictionary
-    found = {True: lambda: omp(problem.X, d), False: lambda: hb_omp(problem.X, d, **problem.options)}[flat]()
+    result = {True: lambda: omp(problem.X, d), False: lambda: hb_omp(problem.X, d, **problem.options)}[flat]()
     depth = d.hierarchy.depth
-    explained = table(energy_columns(found, problem.X, 3, depth), depth)
-    order = atom_order(found, depth)
+    explained = table(energy_columns(result, problem.X, 3, depth), depth)
+    order = atom_order(result, depth)
     for x, atoms, shares in zip(problem.X, order, explained, strict=True):
         left = [left_after(x, d.atoms[atoms[: k + 1][atoms[: k + 1] >= 0]]) for k in range(depth)]
         assert shares == pytest.approx(1 - np.array(left) / (x @ x), abs=1e-6)
@@ -42,9 +42,9 @@ def test_each_level_explains_what_a_projection_does(seed, flat):
 @quick
 def test_without_an_anchor_the_last_level_is_one_less_the_squared_error(seed):
     problem = random_problem(seed, n_images=3)
-    found = hb_omp(problem.X, problem.dictionary, beam_width=None)
+    result = hb_omp(problem.X, problem.dictionary, beam_width=None)
     depth = problem.dictionary.hierarchy.depth
-    columns = energy_columns(found, problem.X, 3, depth)
+    columns = energy_columns(result, problem.X, 3, depth)
     assert columns[f"explained_{depth}"] == pytest.approx(1 - columns["reconstruction_error"] ** 2, abs=1e-6)
     assert (np.diff(table(columns, depth), axis=1) >= 0).all()
 
@@ -54,24 +54,24 @@ def test_errors_are_measured_in_the_dictionarys_space(pets):
     y = np.repeat(pets.leaves, 8)
     X = rng.standard_normal((40, 6)) + 3 * np.eye(5, 6)[np.repeat(np.arange(5), 8)]
     d = ConceptDictionary.from_images(pets, X, y, shrinkage=0.5, center=True)
-    found = hb_omp(X, d, beam_width=None, anchor=0.1)
+    result = hb_omp(X, d, beam_width=None, anchor=0.1)
     x = d.embed(X)
-    expected = np.linalg.norm(x - found.codes @ d.atoms, axis=1) / np.linalg.norm(x, axis=1)
-    assert energy_columns(found, X, 40, 2)["reconstruction_error"] == pytest.approx(expected, rel=1e-6)
+    expected = np.linalg.norm(x - result.codes @ d.atoms, axis=1) / np.linalg.norm(x, axis=1)
+    assert energy_columns(result, X, 40, 2)["reconstruction_error"] == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_path_that_has_ended_explains_what_it_did_at_its_end(pets_dictionary):
-    found = hb_omp([[3.0, 1.0, 0.0, 0.0]], pets_dictionary, max_steps=1)
-    columns = energy_columns(found, np.array([[3.0, 1.0, 0.0, 0.0]]), 1, 2)
+    result = hb_omp([[3.0, 1.0, 0.0, 0.0]], pets_dictionary, max_steps=1)
+    columns = energy_columns(result, np.array([[3.0, 1.0, 0.0, 0.0]]), 1, 2)
     assert columns["explained_1"] == columns["explained_2"] == pytest.approx([0.9])
 
 
 def test_many_images_are_worked_on_in_blocks(pets_dictionary, monkeypatch):
     X = np.random.default_rng(0).standard_normal((23, 4))
-    found = hb_omp(X, pets_dictionary)
-    whole = energy_columns(found, X, 23, 2)
+    result = hb_omp(X, pets_dictionary)
+    whole = energy_columns(result, X, 23, 2)
     monkeypatch.setattr(energy, "BLOCK", 5)
-    blocked = energy_columns(found, X, 23, 2)
+    blocked = energy_columns(result, X, 23, 2)
     assert all(blocked[name] == pytest.approx(whole[name], rel=1e-12) for name in whole)
 
 

@@ -22,16 +22,16 @@ def grades(data):
 
 
 def test_scores_equal_those_of_evaluate_method(data, grades):
-    found = grades["nn"]
-    expected = evaluate_method(found.estimator, data.X, data.y)
+    graded = grades["nn"]
+    expected = evaluate_method(graded.estimator, data.X, data.y)
     for name, values in expected.columns.items():
-        np.testing.assert_array_equal(found.scores[name], values)
+        np.testing.assert_array_equal(graded.scores[name], values)
 
 
 def test_rows_and_table_have_the_same_means(grades):
-    table = compare_scores({label: found.scores for label, found in grades.items()})
-    for label, found in grades.items():
-        row = found.row()
+    table = compare_scores({label: graded.scores for label, graded in grades.items()})
+    for label, graded in grades.items():
+        row = graded.row()
         assert row["accuracy"] == pytest.approx(table.score(label, "correct").mean)
         assert row["support_f1"] == pytest.approx(table.score(label, "support_f1").mean)
         assert row["accuracy_low"] <= row["accuracy"] <= row["accuracy_high"]
@@ -42,15 +42,15 @@ def test_rows_and_table_have_the_same_means(grades):
 def test_a_fitted_method_is_not_fitted_again(data):
     model = make_method("nn", data.hierarchy).fit(data.X, data.y)
     dictionary = model.dictionary_
-    found = grade_methods({"mine": model}, (data.X, data.y))["mine"]
-    assert found.estimator.dictionary_ is dictionary
-    assert found.fit_seconds == 0.0
+    graded = grade_methods({"mine": model}, (data.X, data.y))["mine"]
+    assert graded.estimator.dictionary_ is dictionary
+    assert graded.fit_seconds == 0.0
 
 
 def test_the_result_is_kept_and_the_search_is_timed(data, grades):
-    found = grades["nn"]
-    assert np.mean(found.result.leaves == data.y) == found.row()["accuracy"]
-    assert found.speed(data.X, repeats=1) > 0
+    graded = grades["nn"]
+    assert np.mean(graded.result.leaves == data.y) == graded.row()["accuracy"]
+    assert graded.speed(data.X, repeats=1) > 0
 
 
 def test_energy_is_left_out_on_request(data):
@@ -67,7 +67,7 @@ def test_an_optional_method_is_skipped_and_another_is_an_error(data):
     methods = {"nn": make_method("nn", data.hierarchy), "lacking": Lacking()}
     labels, skipped = [], {}
     options = {"optional": ["lacking"], "on_method": labels.append, "on_skip": skipped.__setitem__}
-    found = grade_methods(methods, (data.X, data.y), (data.X, data.y), **options)
-    assert (list(found), skipped, labels) == (["nn"], {"lacking": "pip install it"}, ["nn", "lacking"])
+    graded = grade_methods(methods, (data.X, data.y), (data.X, data.y), **options)
+    assert (list(graded), skipped, labels) == (["nn"], {"lacking": "pip install it"}, ["nn", "lacking"])
     with pytest.raises(MissingExtraError, match="pip install it"):
         grade_methods(methods, (data.X, data.y), (data.X, data.y))

@@ -84,8 +84,8 @@ def test_a_predicted_class_without_a_probability_has_no_confidence(pets):
 
 
 def test_a_black_box_has_no_supports_to_score(pets_dictionary):
-    found = hb_omp(np.ones((2, 4)), pets_dictionary)
-    nothing = FlatResult(pets_dictionary, found.codes[:, :0], np.full(2, np.nan), np.zeros((2, 0), np.int32))
+    result = hb_omp(np.ones((2, 4)), pets_dictionary)
+    nothing = FlatResult(pets_dictionary, result.codes[:, :0], np.full(2, np.nan), np.zeros((2, 0), np.int32))
     scores = score_images(
         nothing, ["cat", "dog"], pets_dictionary.hierarchy, predicted=["cat", "cat"], X=np.ones((2, 4))
     )
@@ -101,10 +101,10 @@ def test_the_order_of_images_does_not_matter(seed, random):
     h = problem.dictionary.hierarchy
     y = [h.leaves[i % len(h.leaves)] for i in range(6)]
     rows = random.sample(range(6), 6)
-    found = hb_omp(problem.X, problem.dictionary, **problem.options)
+    result = hb_omp(problem.X, problem.dictionary, **problem.options)
     shuffled = hb_omp(problem.X[rows], problem.dictionary, **problem.options)
     predicted = [h.leaves[0]] * 6
-    scores = score_images(found, y, h, predicted=predicted, X=problem.X)
+    scores = score_images(result, y, h, predicted=predicted, X=problem.X)
     again = score_images(shuffled, [y[i] for i in rows], h, predicted=predicted, X=problem.X[rows])
     taken = scores.take(rows)
     assert taken.labels == again.labels
@@ -116,13 +116,13 @@ def test_the_order_of_images_does_not_matter(seed, random):
 def test_columns_agree_with_the_functions_of_one_metric(tiny_imagenet):
     h, y = tiny_imagenet["hierarchy"], tiny_imagenet["y_val"][:400]
     d = ConceptDictionary.from_images(h, *k_shot(tiny_imagenet["X"], tiny_imagenet["y"], 3))
-    found = hb_omp(tiny_imagenet["X_val"][:400], d)
-    predicted, wrong = found.leaves, found.leaves != y
+    result = hb_omp(tiny_imagenet["X_val"][:400], d)
+    predicted, wrong = result.leaves, result.leaves != y
     probabilities = np.random.default_rng(0).dirichlet(np.ones(200), 400)
-    scores = score_images(found, y, h, predicted=predicted, probabilities=probabilities, classes=h.leaves)
+    scores = score_images(result, y, h, predicted=predicted, probabilities=probabilities, classes=h.leaves)
     summary = scores.summary()
     assert summary["correct"] == pytest.approx(accuracy_score(y, predicted))
-    assert (summary["support_precision"], summary["support_recall"]) == pytest.approx(support_scores(found, y, h).mean)
+    assert (summary["support_precision"], summary["support_recall"]) == pytest.approx(support_scores(result, y, h).mean)
     assert summary["tree_distance"] == pytest.approx(tree_distances(y[wrong], predicted[wrong], h).mean())
     assert summary["lca_height"] == pytest.approx(lca_heights(y[wrong], predicted[wrong], h).mean())
     own = [probabilities[i, h.leaves.index(leaf)] for i, leaf in enumerate(predicted)]
@@ -133,10 +133,10 @@ def test_columns_agree_with_the_functions_of_one_metric(tiny_imagenet):
 @pytest.mark.slow
 def test_five_thousand_images_take_less_than_a_second(tiny_imagenet):
     h, X, y = tiny_imagenet["hierarchy"], tiny_imagenet["X_val"], tiny_imagenet["y_val"]
-    found = hb_omp(X, ConceptDictionary.from_images(h, tiny_imagenet["X"], tiny_imagenet["y"]))
+    result = hb_omp(X, ConceptDictionary.from_images(h, tiny_imagenet["X"], tiny_imagenet["y"]))
     probabilities = np.random.default_rng(0).dirichlet(np.ones(200), len(X))
     start = time.process_time()
-    score_images(found, y, h, predicted=found.leaves, probabilities=probabilities, classes=h.leaves, X=X)
+    score_images(result, y, h, predicted=result.leaves, probabilities=probabilities, classes=h.leaves, X=X)
     assert time.process_time() - start < 1.0
 
 

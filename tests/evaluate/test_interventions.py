@@ -62,8 +62,8 @@ def test_unknown_labels_are_rejected():
 def test_a_limited_classifier_is_graded_as_it_answers():
     model = HCEPClassifier(DATA.hierarchy, **OPTIONS).fit(DATA.X, DATA.y)
     gone = model.classes_[0]
-    kept = limited(model, PathLimits.of(model.hierarchy_, forbid=gone))
-    scores = evaluate_method(kept, DATA.X, DATA.y)
+    limited_model = limited(model, PathLimits.of(model.hierarchy_, forbid=gone))
+    scores = evaluate_method(limited_model, DATA.X, DATA.y)
     assert gone not in scores.predicted
     assert scores.summary()["correct"] == pytest.approx(np.mean(model.predict(DATA.X, forbid=gone) == DATA.y))
     assert gone in evaluate_method(model, DATA.X, DATA.y).predicted

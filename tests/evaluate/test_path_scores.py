@@ -86,10 +86,10 @@ def test_a_perfect_path_scores_one_everywhere(seed, several_parents):
 def test_on_rooted_paths_the_prefix_is_the_synset_at_that_level(seed):
     problem = random_problem(seed, n_images=4)
     h = problem.dictionary.hierarchy
-    found = hb_omp(problem.X, problem.dictionary, **problem.options)
+    result = hb_omp(problem.X, problem.dictionary, **problem.options)
     label = h.leaves[seed % len(h.leaves)]
-    columns = path_columns(found.paths, [label] * 4, h)
-    for i, path in enumerate(found.paths):
+    columns = path_columns(result.paths, [label] * 4, h)
+    for i, path in enumerate(result.paths):
         lengths = [len(valid) for valid in h.paths(label)]
         row = [columns[f"prefix_{level}"][i] for level in range(1, h.depth + 1)]
         closest = [valid for valid in h.paths(label) if len(valid) == np.sum(~np.isnan(row))]

@@ -55,7 +55,7 @@ def test_no_images(pets):
 
 def test_the_label_of_a_class_that_is_an_inner_synset(pets):
     h = pets.with_classes(["animal"])
-    scores = support_scores([("animal", "animal (itself)"), ("animal",)], ["animal", "animal"], h)
+    scores = support_scores([("animal", "animal (unspecified)"), ("animal",)], ["animal", "animal"], h)
     assert scores.precision.tolist() == [1.0, 1.0]
     assert scores.recall.tolist() == [1.0, 0.5]
 
@@ -83,8 +83,8 @@ def test_supports_from_a_generator(pets):
 
 def test_the_result_of_a_pursuit(pets_dictionary: ConceptDictionary):
     leaves = pets_dictionary.hierarchy.leaves
-    found = hb_omp(pets_dictionary.leaf_embeddings, pets_dictionary, beam_width=None, signed=True)
-    assert support_scores(found, leaves, pets_dictionary.hierarchy).mean == (1.0, 1.0)
+    result = hb_omp(pets_dictionary.leaf_embeddings, pets_dictionary, beam_width=None, signed=True)
+    assert support_scores(result, leaves, pets_dictionary.hierarchy).mean == (1.0, 1.0)
 
 
 def test_different_numbers_of_labels_and_supports_are_rejected(pets):

@@ -198,7 +198,7 @@ def test_calibrating_on_exact_truths_alone_gives_the_same_scores(fitted):
 def test_calibration_with_too_few_exact_truths_is_rejected(fitted):
     model, data = fitted
     y = coarser(model, data.y[:20])
-    with pytest.raises(HCEPError, match=r"only 7 of 20 images are labelled with a class.*at least 9"):
+    with pytest.raises(HCEPError, match=r"only 7 of 20 images are labelled with a possible class.*at least 9"):
         model.calibrate(data.X[:20], y)
     with pytest.raises(HCEPError, match=r"labels that are not classes of the model: 'no class'"):
         model.calibrate(data.X[:2], [y[0], "no class"])

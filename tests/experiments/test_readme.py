@@ -17,6 +17,7 @@ def test_tables_equal_those_generated_from_the_rows(name):
     assert with_tables(text, EXPERIMENTS, RESULTS) == text, f"run: python -m experiments --readme {name}"
 
 
+@pytest.mark.slow
 def test_the_results_page_equals_the_one_generated_from_the_rows():
     page = PROJECT / "docs" / "results.md"
     made = results_page(EXPERIMENTS, RESULTS, page)

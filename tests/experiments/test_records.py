@@ -3,7 +3,7 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from experiments.records import Records
+from experiments.records import Records, code_digest
 from experiments.synthetic import Config
 from hcep.errors import HCEPError
 
@@ -73,3 +73,34 @@ def test_provenance_has_settings_versions_and_machine(tmp_path):
     assert found["config"]["depth"] == 7
     assert found["versions"]["numpy"]
     assert "cores" in found["machine"]
+
+
+def test_rows_say_which_code_measured_them(tmp_path, monkeypatch):
+    first = Records(tmp_path, "demo")
+    first.add("old", [{"n": 0}])
+    del first.provenance["code"]
+    first.add("k1", [{"n": 1}])
+    first.add("k2", [{"n": 2}])
+    digest = code_digest()
+    assert Records(tmp_path, "demo").code == {digest: 2, "": 1}
+    monkeypatch.setattr("experiments.records.code_digest", lambda: "other")
+    again = Records(tmp_path, "demo")
+    again.keep(["old", "k1"])
+    again.describe(Config(), [])
+    again.add("k2", [{"n": 3}])
+    assert Records(tmp_path, "demo").code == {digest: 1, "other": 1, "": 1}
+
+
+def test_comments_do_not_change_the_digest_of_the_code(tmp_path, monkeypatch):
+    (tmp_path / "pursuit").mkdir()
+    file = tmp_path / "pursuit" / "a.py"
+    monkeypatch.setattr("hcep.__file__", str(tmp_path / "__init__.py"))
+    digests = []
+    for text in (
+        "def f():\n    return 1\n",
+        'def f():\n    """One."""\n    return 1  # why\n',
+        "def f():\n    return 2\n",
+    ):
+        file.write_text(text, encoding="utf-8")
+        digests.append(code_digest.__wrapped__())
+    assert digests[0] == digests[1] != digests[2]

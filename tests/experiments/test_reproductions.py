@@ -11,7 +11,7 @@ from experiments.synthetic import Config, cells, measure
 from experiments.tasks import SHARED, imagenette
 from tests.conftest import shared_file
 
-ON_SAMPLE = ("imagenette", "fewshot", "beam-ablation", "runtime", "geometry", "wrong-tree", "heads")
+ON_SAMPLE = ("imagenette", "fewshot", "beam-ablation", "runtime", "geometry", "wrong-tree", "heads", "ties")
 
 
 @pytest.fixture(scope="module")
@@ -90,12 +90,20 @@ def test_every_experiment_has_all_texts():
         "siglip",
         "wrong-tree",
         "heads",
+        "words",
+        "atom-names",
+        "fewshot-public",
         "where",
         "trust",
         "quality",
         "several",
         "labels",
         "right-level",
+        "decoders",
+        "ties",
+        "planted-atoms",
+        "learned-atoms",
+        "packages",
     ]
     assert all(e.paper and e.question and e.title for e in EXPERIMENTS.values())
 

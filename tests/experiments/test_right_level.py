@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from experiments import command
 from experiments.right_level import (
+    BY_CLASS,
     BY_CONFIDENCE,
     CLIMB,
     DARTS,
@@ -16,6 +17,8 @@ from experiments.right_level import (
     SELECT,
     SURE,
     Config,
+    basic_level,
+    by_class,
     cells,
     climb,
     darts,
@@ -28,6 +31,7 @@ from experiments.right_level import (
     risk_area,
     table,
     verdicts,
+    worst,
 )
 from experiments.tasks import Task, sample
 from hcep import Hierarchy
@@ -86,6 +90,31 @@ def test_the_risk_area_is_0_without_mistakes_and_climbing_needs_less_risk_than_n
     assert 0.0 < areas[0] < areas[1]
 
 
+def test_the_worst_fifth_and_the_worst_classes_are_named() -> None:
+    right = np.array([1.0] * 8 + [0.0, 1.0])
+    truth = np.array([0] * 8 + [1, 1])
+    assert worst(right, np.arange(10.0), truth) == {"right_worst_fifth": 0.5, "right_worst_classes": 0.5}
+
+
+def test_a_concept_above_the_everyday_word_is_not_counted() -> None:
+    tree = Hierarchy.from_edges(
+        [("r", "animal"), ("animal", "fish"), ("fish", "n01440764"), ("fish", "shark"), ("animal", "cat"), ("r", "car")]
+    )
+    levels = Levels.of(tree, ["n01440764", "shark", "cat", "car"])
+    synsets = np.array([tree.index(name) for name in ("n01440764", "fish", "animal", "shark")] + [0])
+    assert basic_level(levels, synsets, np.zeros(5, dtype=np.intp)) == {"basic": pytest.approx(0.6)}
+
+
+def test_class_quantiles_keep_the_promise_on_images_of_the_same_kind() -> None:
+    rng = np.random.default_rng(0)
+    odds = rng.dirichlet([0.4] * 4, 4000)
+    own = np.array([rng.choice(4, p=p) for p in odds])
+    first, test = np.arange(2000), np.arange(2000, 4000)
+    answers = by_class(LEVELS, odds, own, first, test, 0.9)
+    assert LEVELS.is_below(own[test], answers).mean() > 0.88
+    assert (answers > 0).mean() > 0.5
+
+
 def test_the_temperature_of_overconfident_logits_is_above_1() -> None:
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(2000, 4))
@@ -96,7 +125,7 @@ def test_the_temperature_of_overconfident_logits_is_above_1() -> None:
 
 def test_every_rule_is_measured_on_every_split(rows: list[dict]) -> None:
     every = [r for r in rows if r["group"] == "all"]
-    labels = {SURE, BY_CONFIDENCE, ONE, DARTS, *FIXED.values(), CLIMB, SELECT, "Probabilities"}
+    labels = {SURE, BY_CONFIDENCE, BY_CLASS, ONE, DARTS, *FIXED.values(), CLIMB, SELECT, "Probabilities"}
     assert {r["label"] for r in every} == labels
     assert len(every) == 3 * len(labels)
     assert all(0.0 <= r["right"] <= 1.0 for r in every if "right" in r)

@@ -24,6 +24,11 @@ SETTINGS = {
     "power": {"shrinkage": 0.5, "anchor": 0.03, "power": 0.5},
     "short": {"shrinkage": 0.5, "anchor": 0.03, "max_steps": 2},
     "routes": {"shrinkage": 0.5, "anchor": 0.03, "tree": None},
+    "words": {"shrinkage": 0.5, "anchor": 0.3},
+}
+TEXTS = {
+    str(c): X[c == Y].mean(axis=0) + np.random.default_rng(i).normal(size=X.shape[1])
+    for i, c in enumerate(sorted(set(Y)))
 }
 
 
@@ -33,7 +38,8 @@ def is_answer(one, concept):
 
 @pytest.fixture(scope="module", params=SETTINGS)
 def model(request):
-    return HCEPClassifier(SAMPLE.hierarchy, **PLAIN | SETTINGS[request.param]).fit(X, Y)
+    texts = {"texts": TEXTS} if request.param == "words" else {}
+    return HCEPClassifier(SAMPLE.hierarchy, **PLAIN | SETTINGS[request.param]).fit(X, Y, **texts)
 
 
 def objectives(model, x):
@@ -194,7 +200,7 @@ def test_a_contrast_with_an_inner_concept_uses_its_best_class():
         f"Why tench and not {why.rival.name}? Their paths part at the first step: vertebrate here"
     )
     assert lines[1].startswith("for tench: vertebrate +")
-    assert "of the embedding would make the two equal" in lines[-1]
+    assert "the two would tie if the embedding changed by" in lines[-1]
 
 
 def test_what_if_moves_the_image_along_the_atoms():

@@ -12,10 +12,12 @@ import pytest
 from hcep import HCEPClassifier, Hierarchy, explain_images, roll_up
 from hcep.classify import calibrate_levels
 from hcep.classify.right_level import among
+from hcep.datasets.layouts.table import group_values
 from hcep.dictionary.path_problem import CLOSED
 from hcep.errors import HCEPError, HierarchyError
 from hcep.explain.possible import Possible, read_possible
 from hcep.explain.score_tables import roll_up_table
+from hcep.models.saving import save_model
 from hcep.pursuit.limits import PathLimits, Request
 from tests.cli.test_model import COLOURS, fails, model as model_folder, run, save  # noqa: F401
 
@@ -70,6 +72,26 @@ def test_nothing_is_promised_about_a_list_that_the_model_was_not_calibrated_with
     assert all(answer.promise is None for answer in explain_images(X[:5], fitted, only=["pet", "car"]))
 
 
+def test_a_promise_holds_with_the_list_that_it_was_made_with_and_no_other(data, tmp_path: Path) -> None:
+    X, y = data
+    model = HCEPClassifier(TREE).fit(X[::2], y[::2]).calibrate(X[1::2], y[1::2], only=["pet", "car"])
+    assert model.held_out_.only == ("car", "pet")
+    assert len(model.held_out_) == 60  # there are no buses here
+    save_model(model, tmp_path / "model")
+    for one in (model, tmp_path / "model"):
+        promised = {only: explain_images(X[:1], one, only=only)[0].promise for only in (("pet", "car"), ("pet",), ())}
+        assert "like the 60 held-out ones" in str(promised["pet", "car"])
+        assert (promised["pet",], promised[()]) == (None, None)
+        # The same classes by other names are the same list.
+        assert explain_images(X[:1], one, only=["cat", "dog", "car"])[0].promise is not None
+    assert set(model.predict_concept(X[:40]).tolist()) == {"bus"}
+    assert set(model.predict_concept(X[:40], only=["pet", "car"]).tolist()) <= {"cat", "dog", "pet", "car", None}
+    with pytest.raises(HCEPError, match="'lynx' is not a concept"):
+        model.calibrate(X, y, only="lynx")
+    with pytest.raises(HCEPError, match="labelled with a possible class"):
+        model.calibrate(X[:50], y[:50], only="pet")
+
+
 def test_what_if_and_why_not_stay_within_the_list(fitted: HCEPClassifier, data) -> None:
     X, y = data
     dog = explain_images(X[y == "dog"][:1], fitted, only=["pet", "car"])[0]
@@ -85,6 +107,18 @@ def test_a_class_with_several_parents_is_possible_below_each() -> None:
     nodes = tree.path_tree.synset
     assert {tree.ids[i] for i in nodes[limits.state[0] != CLOSED]} == {"r", "pet", "canine", "dog"}
     assert (limits.state[0][nodes == tree.index("dog")] != CLOSED).all()
+
+
+def test_a_list_may_spell_ids_and_names_differently(tmp_path: Path) -> None:
+    names = {"panthera leo": "lion", "crane 1": "crane", "crane 2": "crane"}
+    tree = Hierarchy.from_edges([("r", "panthera leo"), ("r", "crane 1"), ("r", "crane 2"), ("r", "owl")], names)
+    (tmp_path / "list.txt").write_text("Panthera_leo\nOWL\nunicorn\n")
+    notes: list[str] = []
+    assert read_possible(tmp_path / "list.txt", tree, notes.append).everywhere == ("panthera leo", "owl")
+    assert notes == ["1 of 3 names in list.txt are not in the hierarchy: 'unicorn'"]
+    (tmp_path / "list.txt").write_text("lion\ncrane\n")
+    with pytest.raises(HCEPError, match="'crane' is the name of 2 concepts; give the id of one: 'crane 1', 'crane 2'"):
+        read_possible(tmp_path / "list.txt", tree, notes.append)
 
 
 def test_limits_that_leave_nothing_are_refused() -> None:
@@ -132,7 +166,7 @@ def test_lists_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     for match, text in cases.items():
         with pytest.raises(HCEPError, match=match):
             read_possible(write(tmp_path / "l.csv", text), TREE, print)
-    with pytest.raises(HCEPError, match="cannot read"):
+    with pytest.raises(HCEPError, match="cannot be read"):
         read_possible(tmp_path / "nothing.csv", TREE, print)
     (tmp_path / "l.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(HCEPError, match="not text in UTF-8"):
@@ -155,9 +189,21 @@ def test_the_command_says_that_nothing_is_promised(model_folder: Path, tmp_path:
     words = ("predict", model_folder, test, "--only", allowed, "-o", tmp_path / "o.csv")
     assert "nothing is promised" not in run(*words)[1]
     run("model", "calibrate", model_folder, save(tmp_path / "val.npz", COLOURS, 1, 30))
-    assert "with --only, nothing is promised" in run(*words, "--overwrite")[1].replace("\n", " ")
+    assert (
+        "nothing is promised: the photos that the model was calibrated with were answered without the list"
+        in " ".join(run(*words, "--overwrite")[1].split())
+    )
     rows = list(csv.DictReader((tmp_path / "o.csv").read_text(encoding="utf-8").splitlines()))
     assert {row["class"] for row in rows} <= {"cat", "dog"}
+    run("model", "calibrate", model_folder, tmp_path / "val.npz", "--only", allowed)
+    assert "nothing is promised" not in run(*words, "--overwrite")[1]
+    other = " ".join(run(*words[:3], "-o", tmp_path / "o.csv", "--overwrite")[1].split())
+    assert (
+        "nothing is promised: the photos that the model was calibrated with were answered with the list of 'animal'"
+        in other
+    )
+    by_image = write(tmp_path / "by_image.csv", "image,class\n0,cat\n")
+    fails("one list for all images", "model", "calibrate", model_folder, tmp_path / "val.npz", "--only", by_image)
     fails("none of the 1 names", *words[:4], write(tmp_path / "x.csv", "lynx\n"), "-o", tmp_path / "p.csv")
 
 
@@ -181,3 +227,39 @@ def test_roll_up_and_its_tables_take_the_list_and_calibrate_under_it(tmp_path: P
     assert result.promise is not None
     expected = roll_up(scores, TREE, classes=CLASSES, only=allowed, calibration=held_out).answer.tolist()
     assert [row["answer"] for row in json.loads((tmp_path / "o.json").read_text())[:2]] == expected
+
+
+def test_predictions_by_group_are_one_row_each_and_calibrated_by_group(model_folder: Path, tmp_path: Path) -> None:  # noqa: F811
+    def table(name: str, seed: int, n: int) -> tuple[Path, Path]:
+        """Photos, and a table of bursts of three."""
+        groups = "".join(f"{i},{i // 3}\n" for i in range(4 * n))
+        return save(tmp_path / f"{name}.npz", COLOURS, seed, n), write(tmp_path / f"{name}.csv", f"id,burst\n{groups}")
+
+    (test, bursts), (val, held_out) = table("test", 2, 12), table("val", 1, 60)
+    words = ("predict", model_folder, test, "--group", bursts, "-o", tmp_path / "o.csv")
+    assert "16 groups" in run(*words)[0]
+    rows = list(csv.DictReader((tmp_path / "o.csv").read_text(encoding="utf-8").splitlines()))
+    assert [row["id"] for row in rows] == [str(i) for i in range(16)]
+    assert all(row["path"].split(" → ")[-1] == row["class"] for row in rows)
+    assert np.mean([row["class"] == row["label"] for row in rows]) > 0.9
+    run("model", "calibrate", model_folder, val)
+    assert "nothing is promised about groups" in run(*words, "--overwrite")[1]
+    said, _ = run("model", "calibrate", model_folder, val, "--group", held_out)
+    assert "calibrated on 240 images" in said
+    assert "nothing is promised" not in run(*words, "--overwrite")[1]
+    fails("--group burst: there is no table with this column", *words[:4], "burst", "-o", tmp_path / "p.csv")
+    some = write(tmp_path / "some.csv", "id,burst\n0,a\n")
+    fails("has no group for image '1'", *words[:4], some, "-o", tmp_path / "p.csv")
+    write(some, "id,a,b\n0,a,b\n")
+    fails("must have the column id and one of groups", *words[:4], some, "-o", tmp_path / "p.csv")
+
+
+def test_groups_are_a_column_of_the_data_or_folders(tmp_path: Path) -> None:
+    table = write(tmp_path / "t.csv", "path,burst\na.jpg,1\nb.jpg,1\n")
+    assert group_values(table, "burst", ["x/b.jpg", "x/a.jpg"]).tolist() == ["1", "1"]
+    assert group_values(table, "burst", [0, 1]).tolist() == ["1", "1"]
+    assert group_values(None, "folder", ["x/b.jpg", "y/a.jpg"]).tolist() == ["x", "y"]
+    with pytest.raises(HCEPError, match=r"has no column 'bursts'. Near matches: 'burst'"):
+        group_values(table, "bursts", [0, 1])
+    with pytest.raises(HCEPError, match="has 2 rows for 3 images and no column `id`"):
+        group_values(table, "burst", [0, 1, 2])

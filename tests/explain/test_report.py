@@ -11,7 +11,7 @@ from hcep import HCEPClassifier, Hierarchy, explain_images
 from hcep._checks import render_html
 from hcep.explain.answer import Answer, PictureObject, Rival, Step, TrainingPhoto
 from hcep.explain.corrections import Correction
-from hcep.explain.report import TEMPLATES, notebook_cards, photo_report
+from hcep.explain.report import TEMPLATES, ReportTable, notebook_cards, photo_report
 
 EVIL = "<img src=x onerror=alert(1)>\"'><script>alert(2)</script>{{ 7 * 7 }}\x1b[31m\u202e&amp;"
 
@@ -39,7 +39,11 @@ def hostile_answer() -> Answer:
 
 
 @pytest.mark.parametrize(
-    "render", [lambda a: photo_report([a], EVIL, EVIL, [[EVIL], [EVIL]]), lambda a: notebook_cards([a])]
+    "render",
+    [
+        lambda a: photo_report([a], EVIL, EVIL, [ReportTable(EVIL, EVIL, [[EVIL], [EVIL]])], [(EVIL, EVIL)]),
+        lambda a: notebook_cards([a]),
+    ],
 )
 def test_hostile_texts_are_escaped_everywhere(render):
     page = render(hostile_answer())
@@ -84,7 +88,7 @@ def mean_colours(batch):
 
 
 def test_a_report_counts_and_marks_what_is_right(answers):
-    page = photo_report(answers, "Colours", "Four photos.", [["head"], ["cell"]])
+    page = photo_report(answers, "Colours", "Four photos.", [ReportTable("Heads", "", [["head"], ["cell"]])])
     assert page.count("<article ") == len(answers) == 5
     assert [re.findall(r'data-ok="(.?)"', page).count(mark) for mark in ("1", "0", "")] == [3, 1, 1]
     assert "<b>3 of 4</b> right, by the names of folders (75.0 %)" in page
@@ -106,3 +110,11 @@ def test_the_json_of_an_answer_has_all_its_fields(answers):
     copy = answers[0].replaced(file="other.png", source=None)
     assert (copy.file, copy.context.source, copy.label) == ("other.png", None, answers[0].label)
     assert answers[0].context.source is not None
+
+
+def test_what_a_person_said_is_no_guess(answers):
+    one = answers[0].corrected(Correction(image="0" * 64, label="scarlet", under=answers[0].path[0].synset, who="Ann"))
+    page = photo_report([one])
+    assert "corrected by Ann" in page
+    assert 'class="chip open"' not in page
+    assert "% likely</span>" not in page

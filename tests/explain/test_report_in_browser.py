@@ -1,4 +1,4 @@
-"""The report's script in Chromium: maps and typical photos on pointing, filters, keys."""
+"""The report's script in Chromium: a map at once, others and typical photos on pointing, filters, keys."""
 
 import shutil
 import subprocess
@@ -16,17 +16,21 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
 
 ASK = """<script>
-const told = document.createElement("pre"), button = document.querySelector(".tree [aria-pressed]");
-const map = document.querySelector(".map"), like = document.querySelector(".like");
+const told = document.createElement("pre"), [plain, button] = document.querySelectorAll(".trail [aria-pressed]");
+const map = document.querySelector(".map"), like = document.querySelector(".like"), own = map.src;
+const legend = document.querySelector(".legend b");
 const say = (...words) => { told.textContent += words.join(" ") + "\\n"; };
-say("before", map.hidden, like.firstChild.textContent);
+say("before", map.hidden, legend.textContent, like.firstChild.textContent);
 const turn = (kind) => button.dispatchEvent(new FocusEvent(kind, { bubbles: true }));  // no window has it
 turn("focusin");
-say("focus", map.hidden, like.firstChild.textContent, like.querySelectorAll("img").length);
+const small = button.querySelector("img").src;
+say("focus", map.src === small, like.firstChild.textContent, like.querySelectorAll("img").length);
 turn("focusout");
-say("blur", map.hidden, like.firstChild.textContent);
+say("blur", map.src === own, like.firstChild.textContent);
+plain.click();
+say("photo", map.hidden, plain.getAttribute("aria-pressed"));
 button.click();
-say("click", map.hidden, button.getAttribute("aria-pressed"));
+say("click", map.hidden, legend.textContent, button.getAttribute("aria-pressed"));
 document.querySelector("[name=show]").value = "doubtful";
 document.querySelector("form").dispatchEvent(new Event("input"));
 say(document.querySelector("output").textContent);
@@ -50,9 +54,10 @@ def test_maps_and_typical_photos_appear_on_focus_and_click(tmp_path):
     run = subprocess.run([*words, "--dump-dom", f"file://{page}"], capture_output=True, text=True, timeout=120)
     told = run.stdout.partition('<pre id="told">')[2].partition("</pre>")[0]
     assert told.splitlines() == [
-        "before true Nearest training photos",
-        "focus false Typical training photos: bear 2",
+        "before false bear Nearest training photos",
+        "focus true Typical training photos: bear 2",
         "blur true Nearest training photos",
-        "click false true",
+        "photo true true",
+        "click false bear true",
         f"{doubtful} of 2 shown",
     ]

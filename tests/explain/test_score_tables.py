@@ -55,8 +55,14 @@ def test_a_table_that_can_be_misread_is_refused_and_nothing_is_written(write) ->
     refused(r"image 'a.jpg': the score of 'dog' is negative; for logits", write(WIDE.replace("0.45", "-1")))
     refused(r"image 'a.jpg': probabilities add up to 1.55", write(WIDE.replace("0.45", "1.0")))
     refused(r"'dgo' is not a concept.*Near matches: 'dog'", write(WIDE.replace("dog", "dgo")))
-    refused("column 'cat' is there twice", write(WIDE.replace("dog", "cat")))
+    refused("column 'cat' occurs twice", write(WIDE.replace("dog", "cat")))
     refused("cannot read.*Expected 5 columns", write(WIDE + "d.jpg,1\n"))
+    refused("add up to 100; divide percentages by 100", write("image,cat,dog\na.jpg,60,40\n"))
+    refused("column 'image' has 'a.jpg' twice; give every row an id of its own", write(WIDE + "a.jpg,1,0,0,0\n"))
+    refused("column 'image' has an empty cell", write(WIDE + ",1,0,0,0\n"))
+    refused("the first column, 'cat', is a class; add a column of ids", write("cat,dog,car\n0.5,0.4,0.1\n"))
+    refused("scores.csv is empty", write(""))
+    refused("scores.csv is empty", write("\n\n"))
     refused("has no rows", write("image,cat,dog\n"))
     refused("has no header", write("0.5,0.5\n0.1,0.9\n"))
     refused("expected a column of ids", write("image,cat\na,1\n"))
@@ -66,7 +72,7 @@ def test_a_table_that_can_be_misread_is_refused_and_nothing_is_written(write) ->
 
 def test_rows_per_image_and_class_that_can_be_misread_are_refused(write) -> None:
     refused("rows of image 'a.jpg' do not follow each other", write(LONG + "a.jpg,car,0.01\n"))
-    refused("image 'c.jpg': class 'cat' is there twice", write(LONG + "c.jpg,cat,0.01\n"))
+    refused("image 'c.jpg': class 'cat' occurs twice", write(LONG + "c.jpg,cat,0.01\n"))
     refused("image 'c.jpg': column 'class' is empty", write(LONG + "c.jpg,,0.01\n"))
     refused("'lorry' is not a concept", write(LONG + "d.jpg,lorry,0.01\n"))
     refused("image 'd.jpg': the score of 'cat' is negative", write(LONG + "d.jpg,cat,-0.01\n"))
@@ -87,7 +93,7 @@ def test_both_forms_give_the_most_specific_concept_that_is_sure(write, text: str
     rows = answers(write(text))
     assert [row["answer"] for row in rows] == ANSWERS
     assert [row["class"] for row in rows] == ["cat", "car", "car"]
-    assert [row["doubt"] for row in rows] == ["which one is unclear", "", "not sure of anything"]
+    assert [row["doubt"] for row in rows] == ["which one is unclear", "", "nothing is sure enough"]
     assert [row["rank"] for row in rows] == ["family", None, None]
     assert rows[0]["answer_probability"] == pytest.approx(0.95)
     assert rows[2]["answer_probability"] is None
@@ -166,8 +172,11 @@ def test_labels_that_cannot_be_used_are_refused(write) -> None:
     refused("image 'a.jpg' has the labels 'cat' and 'dog'", file, labels=both)
     refused("labels must be among the classes; 'pet'", file, labels=write("image,label\na.jpg,pet\n", "few.csv"))
     refused("has no column 'truth'", file, labels="truth")
-    twice = write(WIDE + "a.jpg,1,0,0,0\n")
-    refused("'a.jpg' is there twice", twice, labels=write("image,label\na.jpg,cat\n", "few.csv"))
+    refused("--labels: 'cta' is not a concept.*'cat'", file, labels=write("image,label\na.jpg,cta\n", "few.csv"))
+    refused("no image has a label", file, labels=write("image,label\na.jpg,\n", "few.csv"))
+    few = write("", "few.csv")
+    few.write_bytes(b"image,label\n\xe9.jpg,cat\n")
+    refused("--labels: .*few.csv.* is not text in UTF-8", file, labels=few)
 
 
 def test_memory_does_not_grow_with_the_number_of_images(write, monkeypatch) -> None:
@@ -198,6 +207,45 @@ def test_a_group_has_one_answer_whatever_the_form_of_the_table(write, monkeypatc
     assert [row["answer"] for row in rows] == ["pet", "car"]
     long = "image,class,score,burst\n1,cat,0.9,a\n1,dog,0.1,a\n2,cat,0.3,a\n2,dog,0.6,a\n2,car,0.1,a\n3,car,1,b\n"
     assert [row["answer"] for row in answers(write(long), group="burst")] == ["pet", "car"]
+
+
+def test_groups_are_folders_or_come_from_another_table(write, tmp_path) -> None:
+    photos = "image,cat,dog,car,bus\na/1.jpg,0.9,0.1,0,0\na/2.jpg,0.3,0.6,0.1,0\nb/1.jpg,0,0,0.97,0.03\n"
+    (tmp_path / "bursts.csv").write_text("id,burst\na/1.jpg,x\na/2.jpg,x\nb/1.jpg,y\n", encoding="utf-8")
+    assert [row["id"] for row in answers(write(photos), group="folder")] == ["a", "b"]
+    rows = answers(write(photos), group=str(tmp_path / "bursts.csv"))
+    assert [(row["id"], row["answer"]) for row in rows] == [("x", "pet"), ("y", "car")]
+    long = "image,class,score\na/1.jpg,cat,0.9\na/1.jpg,dog,0.1\na/2.jpg,dog,0.6\na/2.jpg,cat,0.4\nb/1.jpg,car,0.97\n"
+    assert [(row["id"], row["answer"]) for row in answers(write(long), group="folder")] == [("a", "pet"), ("b", "car")]
+    (tmp_path / "bursts.csv").write_text("id,burst\na/1.jpg,x\n", encoding="utf-8")
+    refused("has no group for image '2.jpg'", write(photos), group=str(tmp_path / "bursts.csv"))
+
+
+def test_the_column_of_ids_can_also_be_that_of_the_groups(write) -> None:
+    rows = answers(write("image,cat,dog,car,bus\na,0.9,0.1,0,0\na,0.3,0.6,0.1,0\nb,0,0,0.97,0.03\n"), group="image")
+    assert [row["id"] for row in rows] == ["a", "b"]
+    assert [row["answer"] for row in rows] == ["pet", "car"]
+    assert [row["answer"] for row in answers(write(LONG), group="image")] == ANSWERS
+
+
+def test_rows_that_lack_probability_are_mentioned(write) -> None:
+    file, notes = write(WIDE.replace("0.96", "0.5")), []
+    roll_up_table(file, file.with_name("o.csv"), TREE, on_note=notes.append)
+    assert notes == [
+        "the probabilities of 1 of 3 rows add up to less than 0.95; what they lack belongs to no concept",
+    ]
+
+
+def test_answers_at_a_rank_or_above_it_with_a_column_per_rank(write) -> None:
+    rows = answers(write(WIDE), rank="Family")
+    assert [row["answer"] for row in rows] == ["pet", "vehicle", None]
+    assert [row["rank_family"] for row in rows] == ["pet", "vehicle", None]
+    assert [row["doubt"] for row in rows] == ["", "", "nothing is sure enough"]
+    assert rows[1]["answer_probability"] == pytest.approx(0.96)
+    scores = [[0.5, 0.45, 0.05, 0.0], [0.02, 0.02, 0.96, 0.0], [0.4, 0.1, 0.5, 0.0]]
+    rolled = roll_up(scores, TREE, classes=["cat", "dog", "car", "bus"], rank="family")
+    assert rolled.answer.tolist() == ["pet", "vehicle", None]
+    refused("'tribe' is not a rank", write(WIDE), rank="tribe")
 
 
 def test_groups_that_can_be_mixed_up_are_refused(write) -> None:

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from hcep import HCEPClassifier, explain_images
+from hcep._progress import listening
 from hcep.embeddings import load_encoder
 from hcep.embeddings.encoders import FunctionEncoder
 from hcep.errors import HCEPError
@@ -89,6 +90,29 @@ def test_evidence_lies_where_the_colour_is(bears, kind):
     assert left > max(0.1, 10 * right)
 
 
+@pytest.mark.parametrize("kind", ["exact", "inexact", "none"])
+def test_each_object_has_a_map_of_where_it_is(bears, kind):
+    photo = half_red()
+    photo.paste((0, 0, 255), (24, 0, 48, 48))
+    one = explain_images(photo, bears, encoder=encoder(kind), where=True, n_paths=2)[0]
+    assert {part.name for part in one.objects} == {"polar bear", "bus"}
+    names = [part.name for part in one.objects]
+    bear, bus = (one.maps.objects[names.index(name)].shares for name in ("polar bear", "bus"))
+    middle = bear.shape[1] // 2
+    assert bear[:, :middle].sum() > 0.0 > bear[:, middle + 1 :].sum()
+    np.testing.assert_allclose(bus, -bear, atol=1e-9)
+    page = photo_report([one])
+    assert page.count('class="chip object"') == 2
+    assert f"evidence for {names[0]} rather than {names[1]}" in page
+
+
+def test_a_picture_of_one_object_has_no_maps_of_objects(bears):
+    one = explain_images(half_red(), bears, encoder=encoder("exact"), where=True, n_paths=1)[0]
+    assert len(one.objects) == 1
+    assert one.maps.objects == ()
+    assert 'class="chip object"' not in photo_report([one])
+
+
 def test_exact_maps_need_one_run_of_the_network_per_batch(bears, monkeypatch):
     monkeypatch.setattr(photos, "BATCH", 2)
     runs = []
@@ -157,13 +181,14 @@ def test_the_overlay_sits_on_the_original_photo(bears, photo, orientation, in_me
     assert marked[~red & seen].mean() < 0.35
     page = photo_report([one])
     assert f"left:{100 * left / width:.3f}%;top:{100 * top / height:.3f}%" in page
-    assert page.count("data:image/png;base64,") == len(one.maps.concepts) + len(one.maps.margins)
+    # One of them twice: large on the photo, and small.
+    assert page.count("data:image/png;base64,") == len(one.maps.concepts) + len(one.maps.margins) + 1
 
 
 def test_a_strip_per_photo(bears):
     one = explain_images(half_red(), bears, encoder=encoder("exact"), where=True)[0]
     assert one.strip(100).size == (3 * 100 + 2 * 8, 126)
-    assert "where the concepts are" in one._repr_html_()
+    assert one._repr_html_().count("<span class=thumb><img") == len(one.maps.concepts)
 
 
 @pytest.mark.slow
@@ -185,3 +210,11 @@ def test_maps_of_real_photos_by_the_built_in_encoder_add_up():
             for step, evidence in zip(one.path, one.maps.concepts.values(), strict=True):
                 assert evidence.total == pytest.approx(step.coefficient, abs=1e-4)
                 assert evidence.shares.shape == (9, 9)
+
+
+@pytest.mark.parametrize(("kind", "steps"), [("none", [1, 2, 3]), ("exact", [3])])
+def test_progress_moves_photo_by_photo_if_maps_take_long(bears, kind, steps):
+    done = []
+    with listening(lambda _, n_done, total: done.append(n_done)):
+        explain_images([Image.new("RGB", (32, 32), "red")] * 3, bears, encoder=encoder(kind), where=True)
+    assert done == steps

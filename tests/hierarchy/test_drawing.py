@@ -49,12 +49,23 @@ def test_names_and_merged_names():
     assert h.collapse().format_tree() == "r\n├── n4\n└── cat (animal, n2)"
 
 
-def test_two_thousand_levels_are_drawn_without_recursion():
-    drawn = Hierarchy.from_edges((f"s{i}", f"s{i + 1}") for i in range(2_000)).format_tree().splitlines()
-    assert len(drawn) == 2_001
-    assert drawn[-1] == 4 * 1_999 * " " + "└── s2000"
+def test_a_rank_with_a_single_child_is_drawn():
+    h = Hierarchy.from_edges([("plants", "Iridaceae"), ("Iridaceae", "Iris"), ("plants", "Rosaceae")])
+    h = h.with_ranks({"Iridaceae": "family", "Rosaceae": "family", "Iris": "genus"})
+    assert h.collapse().format_tree() == "plants\n├── Rosaceae\n└── Iridaceae → Iris"
 
 
-def test_ten_thousand_levels_under_a_limit():
-    h = Hierarchy.from_edges((f"s{i}", f"s{i + 1}") for i in range(10_000))
-    assert h.format_tree(max_depth=1) == "s0\n└── s1 … 9,999 concepts below"
+def test_a_hundred_levels_are_drawn():
+    drawn = Hierarchy.from_edges((f"s{i}", f"s{i + 1}") for i in range(1_000)).format_tree().splitlines()
+    assert len(drawn) == 101
+    assert drawn[-1] == 4 * 99 * " " + "└── s100 … 900 concepts below"
+
+
+def test_a_thousand_levels_under_a_limit():
+    h = Hierarchy.from_edges((f"s{i}", f"s{i + 1}") for i in range(1_000))
+    assert h.format_tree(max_depth=1) == "s0\n└── s1 … 999 concepts below"
+
+
+def test_a_name_takes_one_line_of_at_most_eighty_characters():
+    h = Hierarchy.from_edges([("r", "a"), ("r", "b")], {"a": "one\n└── forged", "b": "x" * 500})
+    assert h.format_tree() == f"r\n├── one └── forged\n└── {'x' * 76}...x"

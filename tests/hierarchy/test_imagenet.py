@@ -63,7 +63,7 @@ def test_names_are_first_lemmas():
 
 def test_inner_synsets_may_be_classes():
     assert imagenet_hierarchy(["dog", "tench"]).leaves == ("n02084071", "n01440764")
-    assert imagenet_hierarchy(["dog", "beagle"]).leaf_of("n02084071") == "n02084071 (itself)"
+    assert imagenet_hierarchy(["dog", "beagle"]).leaf_of("n02084071") == "n02084071 (unspecified)"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,13 @@
 """Classes that a hierarchy writes differently."""
 
+import unicodedata
+
+import pytest
+
 from hcep import Hierarchy
+from hcep.classify.base import refuse_unknown
 from hcep.datasets import find_hierarchy
+from hcep.errors import HCEPError
 from hcep.hierarchy.files import match_classes
 
 
@@ -35,3 +41,18 @@ def test_finding_a_hierarchy_says_so(tmp_path):
         "h.nwk: Newick tree, 3 levels, 3 classes",
         "matched with '_' for a space: 'Felis catus' is 'Felis_catus'",
     ]
+
+
+def test_case_hyphens_and_the_form_of_accents_do_not_matter():
+    tree = Hierarchy.from_edges([("r", "Felis catus"), ("r", "Ara-ara"), ("r", "1")], {"1": "pingüino"})
+    spelled = ["felis_catus", "ara ara", unicodedata.normalize("NFD", "Pingüino")]
+    matched, notes = match_classes(tree, spelled)
+    assert set(matched.leaves) == set(spelled)
+    assert notes[0].startswith("matched ignoring case and spacing: 'felis_catus' is 'Felis catus'")
+
+
+def test_two_concepts_that_a_label_may_mean_are_listed():
+    tree = Hierarchy.from_edges([("r", "ara ara"), ("r", "Ara-ara"), ("r", "b")])
+    matched, _ = match_classes(tree, ["ARA_ARA", "b"])
+    with pytest.raises(HCEPError, match="'ARA_ARA' may be any of 'ara ara', 'Ara-ara': use the id of one"):
+        refuse_unknown(matched, ["ARA_ARA", "b"])

@@ -44,7 +44,7 @@ def test_the_text(diamond):
 
 def test_everything_comes_back(everything):
     assert everything.merged("y") == (("m", "m"),)
-    assert everything.leaf_of("y") == "y (itself)"
+    assert everything.leaf_of("y") == "y (unspecified)"
     assert Hierarchy.from_json(everything.to_json()) == everything
 
 
@@ -191,7 +191,7 @@ def test_a_file_with_a_root_alone():
 def test_a_file_that_names_the_own_leaf_of_a_class_is_read(everything):
     """As versions before 0.2 wrote it: the leaf is now shown by the name of its class."""
     text = everything.to_json()
-    old = text.replace('{"id": "y (itself)"', '{"id": "y (itself)", "name": "chien 🐕 (itself)"')
+    old = text.replace('{"id": "y (unspecified)"', '{"id": "y (unspecified)", "name": "chien 🐕 (unspecified)"')
     assert old != text
     assert Hierarchy.from_json(old) == everything
-    assert everything.name("y (itself)") == "chien 🐕"
+    assert everything.name("y (unspecified)") == "chien 🐕"

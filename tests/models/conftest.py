@@ -87,6 +87,9 @@ CASES: dict[str, Callable[[], HCEPClassifier]] = {
     "floats": lambda: fitted(HCEPClassifier(), [0.0, 1.0, 2.0]),
     "a class above a class, two parents": lambda: fitted(HCEPClassifier(TANGLED, coarse="own"), TANGLED_LABELS),
     "the same, logistic": lambda: fitted(HCEPClassifier(TANGLED, head="logistic", coarse="own"), TANGLED_LABELS),
+    "words and pictures": lambda: HCEPClassifier(PETS).fit(
+        *images(PET_LABELS), texts=dict(zip(PET_LABELS, images(PET_LABELS, 1)[0], strict=True))
+    ),
     "one class": lambda: fitted(HCEPClassifier(shrinkage=None, anchor=0.1), ["cat"]),
     "one class, logistic": lambda: fitted(HCEPClassifier(head="logistic", shrinkage=None, anchor=0.1), ["cat"]),
 }

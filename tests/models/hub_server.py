@@ -13,8 +13,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+import pytest
 
 Commit = dict[str, bytes]
 
@@ -194,3 +197,23 @@ def running_hub() -> Iterator[Hub]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def reachable_hub(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Iterator[Hub]:
+    """A running hub that the installed client talks to, without its Xet storage and with its cache in a folder."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True, raising=False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    with running_hub() as hub:
+        # What HF_ENDPOINT sets when it is there at import.
+        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+        template = constants.HUGGINGFACE_CO_URL_TEMPLATE
+        path = template[template.index("/{repo_id}") :]
+        for module in ("constants", "file_download"):  # older clients have a copy in the second
+            name = f"huggingface_hub.{module}.HUGGINGFACE_CO_URL_TEMPLATE"
+            monkeypatch.setattr(name, hub.url + path, raising=False)
+        yield hub

@@ -104,7 +104,7 @@ def test_an_error_leaves_nothing_behind(saved: Path, monkeypatch: pytest.MonkeyP
     before = read_files(saved)
     with monkeypatch.context() as patched:
         kill_at(2, patched, OSError)
-        with pytest.raises(OSError, match="Input/output error"):
+        with pytest.raises(ModelError, match=r"cannot save to .*: Input/output error"):
             save_atom_names(PET_NAMES, saved)
     assert read_files(saved) == before
     assert {path.name for path in saved.iterdir()} == NAMES

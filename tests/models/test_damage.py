@@ -127,7 +127,7 @@ Edit = Callable[[dict[str, Any]], None]
         (put("parameters/shrinkage", "Auto"), r"parameters.shrinkage must be a finite number above 0 and at most 1"),
         (put("transform/scale", 0.0), r"transform.scale must be a finite number above 0, got 0.0"),
         (put("transform/whitener", False), r"transform.shrinkage must be a number if whitener is true"),
-        (put("head", "x" * 100), r"head must be a JSON object, got 'x{56}\.\.\."),
+        (put("head", "x" * 100), r"head must be a JSON object, got 'x{75}\.\.\."),
         (put("leave_one_out", {}), r"leave_one_out must be a list, got {}"),
         (put("leave_one_out", [3]), r"model.json: leave_one_out\[0\] must be a JSON object, got 3"),
         (put("encoder", "clip"), r"encoder must be a JSON object, got 'clip'"),

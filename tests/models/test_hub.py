@@ -7,14 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from hcep import HCEPClassifier
-from hcep.errors import MissingExtraError
+from hcep.cli.app import app
+from hcep.errors import HCEPError, MissingExtraError
 from hcep.models import ModelError, download_model, from_pretrained, push_model, read_model
 from hcep.models.hub import _reason
 from hcep.models.loading import load_model
 from hcep.models.saving import pack
-from tests.models.hub_server import Hub, running_hub
+from tests.models.hub_server import Hub, reachable_hub
 
 #: The client's own upload of large files passes the bytes to its HTTP library in a way that this deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
@@ -24,19 +26,9 @@ NAMES = {"model.json", "model.safetensors", "hierarchy.json", "README.md"}
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
-    """A loopback hub, the client's Xet storage switched off and its cache in a folder of the test."""
-    constants = pytest.importorskip("huggingface_hub.constants")
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True, raising=False)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with running_hub() as hub:
-        # What HF_ENDPOINT sets when it is there at import.
-        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
-        template = constants.HUGGINGFACE_CO_URL_TEMPLATE
-        path = template[template.index("/{repo_id}") :]
-        for module in ("constants", "file_download"):  # older clients have a copy in the second
-            name = f"huggingface_hub.{module}.HUGGINGFACE_CO_URL_TEMPLATE"
-            monkeypatch.setattr(name, hub.url + path, raising=False)
+    """A loopback hub, with the client's cache in a folder of the test."""
+    pytest.importorskip("huggingface_hub")
+    with reachable_hub(monkeypatch, tmp_path / "cache") as hub:
         yield hub
 
 
@@ -224,3 +216,15 @@ def test_a_missing_package_gives_the_command(
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(MissingExtraError, match=r'pip install "hcep\[hub\]"'):
         call(auto_model)  # type: ignore[operator]
+
+
+def test_a_model_is_pushed_and_pulled_from_the_command_line(hub: Hub, saved: Path, tmp_path: Path) -> None:
+    pushed = CliRunner().invoke(app, ["model", "push", str(saved), "me/pets", "--private"], catch_exceptions=False)
+    assert pushed.stdout.startswith(f"{hub.url}/me/pets/commit/")
+    folder = tmp_path / "pulled"
+    command = ["model", "pull", "me/pets", "-o", str(folder)]
+    assert "6 classes" in CliRunner().invoke(app, command, catch_exceptions=False).stdout
+    assert {path.name for path in folder.iterdir()} == NAMES
+    assert pack(load_model(folder)) == pack(load_model(saved))
+    with pytest.raises(HCEPError, match=r"--output: .* exists already; pass --overwrite"):
+        CliRunner().invoke(app, command, catch_exceptions=False)

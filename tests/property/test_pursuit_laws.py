@@ -13,11 +13,19 @@ from hcep import ConceptDictionary, hb_omp
 from hcep.classify import nn
 from hcep.pursuit import path_objectives
 from tests.reference.oracle import Oracle
-from tests.reference.random_problems import BEAMS, Problem, random_dictionary, random_hierarchy, random_problem
+from tests.reference.random_problems import (
+    BEAMS,
+    Problem,
+    random_dictionary,
+    random_hierarchy,
+    random_joint_problem,
+    random_problem,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::hcep.dictionary.DependentAtomsWarning")
 
-problems = st.integers(0, 2**32 - 1).map(random_problem)
+seeds = st.integers(0, 2**32 - 1)
+problems = st.one_of(seeds.map(random_problem), seeds.map(random_joint_problem))
 quick = settings(deadline=None, max_examples=60)
 
 
@@ -82,18 +90,21 @@ def test_the_residual_never_grows_with_max_steps(problem: Problem, beam_width: i
 
 @given(problems, st.sampled_from(BEAMS), st.floats(1e-3, 1e3), st.integers(0, 2**32 - 1))
 @quick
-def test_rotating_and_scaling_the_space_does_not_change_the_support(
+def test_rotating_and_scaling_the_space_changes_neither_the_support_nor_the_relative_objective(
     problem: Problem, beam_width: int | None, scale: float, seed: int
 ) -> None:
     dictionary, options = problem.dictionary, {"signed": problem.options["signed"]}
     rotation = scale * ortho_group(dictionary.n_dims, seed=seed).rvs()
     turned = ConceptDictionary(dictionary.hierarchy, dictionary.synset_embeddings @ rotation)
-    before = hb_omp(problem.X, dictionary, beam_width=beam_width, **options, anchor=problem.options["anchor"])
-    anchor = problem.options["anchor"] * scale**2
-    after = hb_omp(problem.X @ rotation, turned, beam_width=beam_width, **options, anchor=anchor)
+    options["anchor"] = problem.options["anchor"]
+    before = hb_omp(problem.X, dictionary, beam_width=beam_width, **options)
+    after = hb_omp(problem.X @ rotation, turned, beam_width=beam_width, **options)
     clear = clear_images(problem, beam_width)
     assert before.nodes[clear].tolist() == after.nodes[clear].tolist()
     assert after.residual_norms[clear] / scale == pytest.approx(before.residual_norms[clear], abs=1e-7)
+    objectives = path_objectives(problem.X, dictionary, anchor=options["anchor"])
+    turned_objectives = path_objectives(problem.X @ rotation, turned, anchor=options["anchor"])
+    assert turned_objectives / scale**2 == pytest.approx(objectives, rel=1e-7, abs=1e-7)
 
 
 @given(problems)

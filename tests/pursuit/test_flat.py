@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.linear_model import orthogonal_mp_gram
+from sklearn.linear_model import orthogonal_mp, orthogonal_mp_gram
 
 from hcep import ConceptDictionary, HCEPError, Hierarchy, omp
 from hcep.errors import DictionaryError
@@ -232,3 +232,17 @@ def test_too_many_atoms_for_a_gram_matrix_are_rejected(pets_dictionary, monkeypa
         HCEPError, match=r"7 atoms are more than its limit of 5; restrict the hierarchy .* or use hb_omp"
     ):
         omp(np.zeros((1, 4)), pets_dictionary)
+
+
+def test_atoms_of_ones_own_need_no_hierarchy() -> None:
+    rng = np.random.default_rng(5)
+    atoms, X = rng.standard_normal((30, 12)), rng.standard_normal((8, 12))
+    result = omp(X, atoms, n_nonzero=4)
+    expected = orthogonal_mp((atoms / np.linalg.norm(atoms, axis=1, keepdims=True)).T, X.T, n_nonzero_coefs=4).T
+    np.testing.assert_allclose(result.codes.toarray() * np.linalg.norm(atoms, axis=1), expected, atol=1e-8)
+    assert result.supports[0] == tuple(str(i) for i in result.selected[0])
+
+
+def test_atoms_of_ones_own_need_a_number_of_atoms() -> None:
+    with pytest.raises(HCEPError, match="n_nonzero must be given with an array of atoms"):
+        omp(np.ones((1, 3)), np.eye(3))

@@ -83,7 +83,7 @@ def test_coefficients_by_hand(balance: ConceptDictionary) -> None:
 
 def test_anchored_coefficients_by_hand(balance: ConceptDictionary) -> None:
     # min (2 - 4u)^2 + (3 - v)^2 + (u - 1)^2 + (v - 1)^2: u = 9/17, v = 2.
-    result = hb_omp([[2.0, 3.0, 0.0]], balance, anchor=1.0)
+    result = hb_omp([[2.0, 3.0, 0.0]], balance, anchor=1.0 / balance.anchor_unit)
     assert result.paths == [("a", "a1")]
     assert result.coefficients(0) == pytest.approx([9 / 17, 2.0])
     assert result.residual_norms == pytest.approx([np.hypot(2 - 36 / 17, 1.0)])
@@ -273,7 +273,7 @@ def test_images_go_through_the_transform_of_the_dictionary(pets: Hierarchy) -> N
     y = np.repeat(pets.leaves, 6)
     X = rng.standard_normal((30, 4)) + np.repeat(5 * rng.standard_normal((5, 4)), 6, axis=0)
     fitted = ConceptDictionary.from_images(pets, X, y, center=True, shrinkage=0.5, rescale=True)
-    plain = ConceptDictionary(fitted.hierarchy, fitted.synset_embeddings)
+    plain = ConceptDictionary(fitted.hierarchy, fitted.synset_embeddings, anchor_unit=1.0)
     raw, embedded = hb_omp(X, fitted, anchor=0.1), hb_omp(fitted.embed(X), plain, anchor=0.1)
     assert raw.paths == embedded.paths
     assert raw.residual_norms == pytest.approx(embedded.residual_norms)

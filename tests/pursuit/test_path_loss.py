@@ -34,7 +34,7 @@ def test_the_class_term_agrees_with_the_pursuit(tree: Hierarchy) -> None:
     scale = 1.0 / np.sqrt(np.mean(np.sum(X.numpy() ** 2, axis=1)))
     by_leaf = dict(zip(tree.leaves, leaves.numpy() * scale, strict=True))
     dictionary = ConceptDictionary.from_leaf_embeddings(tree, by_leaf)
-    objectives = path_objectives(X.numpy() * scale, dictionary, anchor=0.1)
+    objectives = path_objectives(X.numpy() * scale, dictionary, anchor=0.1 / dictionary.anchor_unit)
     ends = tree.path_tree.synset[tree.path_tree.leaf_nodes]
     best = np.stack([objectives[:, ends == leaf].min(axis=1) for leaf in tree.leaf_index], axis=1)
     terms = loss.path_loss_terms(X, y, leaves, tree, anchor=0.1, temperature=0.2)

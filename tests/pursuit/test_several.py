@@ -59,7 +59,7 @@ def test_a_wide_beam_finds_the_best_sum(dictionary, n_paths):
     for _ in range(5):
         chosen = rng.choice(len(leaves), n_paths, replace=False)
         x = leaves[chosen].mean(axis=0) + 0.1 * rng.normal(size=12)
-        objective, nodes, shares, code = best_by_exhaustive_search(x, dictionary, n_paths, 0.3)
+        objective, nodes, shares, code = best_by_exhaustive_search(x, dictionary, n_paths, 0.3 * dictionary.anchor_unit)
         result = search_several(x[None], dictionary, SearchOptions(beam_width=50, anchor=0.3), n_paths)
         assert result.objectives[0, n_paths - 1] == pytest.approx(objective)
         assert set(result.nodes[0].tolist()) == set(nodes)
@@ -138,7 +138,7 @@ def test_classes_with_equal_embeddings_are_not_two_objects():
         ({"anchor": 0.3, "n_paths": 0}, "n_paths"),
         ({"anchor": 0.3, "n_paths": "many"}, "n_paths must be 'auto' or a positive number"),
         ({"anchor": 0.3, "n_paths": 2, "signed": True}, "cannot be combined with signed"),
-        ({"anchor": 0.3, "n_paths": 2, "n_best": 2}, "cannot be combined with trace or n_best"),
+        ({"anchor": 0.3, "n_paths": 2, "n_best": 2}, "cannot be combined with trace, n_best or select"),
     ],
 )
 def test_unsupported_options_are_rejected(pets_dictionary, options, message):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -137,9 +139,30 @@ def test_no_images_give_an_empty_result(pets_dictionary: ConceptDictionary) -> N
     assert result.paths == []
 
 
-def test_trace_is_rejected_for_tensors(pets_dictionary: ConceptDictionary) -> None:
-    with pytest.raises(HCEPError, match=r"trace=True is not supported for tensors; pass X\.cpu\(\)\.numpy\(\)"):
-        hb_omp(torch.zeros(1, 4), pets_dictionary, trace=True)
+@pytest.mark.parametrize("seed", range(21_000, 21_030))
+def test_traces_of_tensors_are_those_of_arrays(seed: int) -> None:
+    problem = random_problem(seed)
+    clear = clear_images(problem, 1e-8)
+    compiled = hb_omp(problem.X, problem.dictionary, trace=True, **problem.options).trace
+    trace = hb_omp(torch.from_numpy(problem.X), problem.dictionary, trace=True, **problem.options).trace
+    assert compiled is not None
+    np.testing.assert_array_equal(trace.nodes[clear], compiled.nodes[clear])
+    np.testing.assert_allclose(trace.residual_norms[clear], compiled.residual_norms[clear], atol=1e-7)
+
+
+@pytest.mark.parametrize("select", ["gain", lambda gains, shares: abs(gains) * shares**0.5])
+def test_tensors_follow_the_rule_of_selection(select: Any) -> None:
+    n_compared = 0
+    for seed in range(22_000, 22_040):
+        problem = random_problem(seed)
+        if problem.options["beam_width"] is None:
+            continue
+        clear = clear_images(problem, 1e-8)
+        compiled = hb_omp(problem.X, problem.dictionary, select=select, **problem.options)
+        result = hb_omp(torch.from_numpy(problem.X), problem.dictionary, select=select, **problem.options)
+        assert (result.numpy().nodes[clear] == compiled.nodes[clear]).all()
+        n_compared += len(clear)
+    assert n_compared > 30
 
 
 def test_invalid_tensors_are_rejected(pets_dictionary: ConceptDictionary) -> None:
@@ -149,3 +172,21 @@ def test_invalid_tensors_are_rejected(pets_dictionary: ConceptDictionary) -> Non
         hb_omp(torch.full((2, 4), float("nan")), pets_dictionary)
     with pytest.raises(HCEPError, match="n_best must be a positive integer"):
         hb_omp(torch.zeros(2, 4), pets_dictionary, n_best=0)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 10.0, 1000.0])
+def test_an_anchor_does_not_depend_on_the_scale_of_tensors(pets_dictionary: ConceptDictionary, scale: float) -> None:
+    X = torch.randn((20, pets_dictionary.n_dims), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    scaled = ConceptDictionary(pets_dictionary.hierarchy, scale * pets_dictionary.synset_embeddings)
+    before = hb_omp(X, pets_dictionary, beam_width=None, anchor=0.03)
+    after = hb_omp(scale * X, scaled, beam_width=None, anchor=0.03)
+    assert after.paths == before.paths == hb_omp(scale * X.numpy(), scaled, beam_width=None, anchor=0.03).paths
+    torch.testing.assert_close(after.coefficients_along, before.coefficients_along)
+    torch.testing.assert_close(after.residual_norms / scale, before.residual_norms)
+
+
+def test_residuals_of_tensors_are_in_double_precision_at_any_anchor(pets_dictionary: ConceptDictionary) -> None:
+    X = np.random.default_rng(0).standard_normal((20, pets_dictionary.n_dims))
+    arrays = hb_omp(X, pets_dictionary, anchor=500.1)
+    tensors = hb_omp(torch.from_numpy(X), pets_dictionary, anchor=500.1)
+    np.testing.assert_allclose(tensors.residual_norms.numpy(), arrays.residual_norms, rtol=1e-10)

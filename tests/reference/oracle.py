@@ -84,7 +84,7 @@ class Oracle:
     signed : bool
         Require a positive new coefficient for each child.
     anchor : float
-        Weight of the prior that every coefficient is 1.
+        Weight of the prior that every coefficient is 1, in units of ``dictionary.anchor_unit``.
     """
 
     def __init__(self, dictionary: ConceptDictionary, signed: bool = False, anchor: float = 0.0) -> None:
@@ -92,7 +92,7 @@ class Oracle:
         self.atoms = np.asarray(dictionary.atoms)
         self.atom_of = {edge: k for k, edge in enumerate(dictionary.edges)}
         self.signed = signed
-        self.anchor = anchor
+        self.anchor = anchor * dictionary.anchor_unit
 
     # -- Algorithm 1 -------------------------------------------------------------------------------
 

@@ -78,6 +78,7 @@ def reference_hb_omp(
     ``signed`` and ``anchor`` are our additions and keep the order of the steps. The anchored search uses the augmented
     atoms and image, ranks by the objective, and does not charge for levels that a path does not use.
     """
+    anchor = anchor * dictionary.anchor_unit
     hierarchy = dictionary.hierarchy
     D = dictionary.atoms
     atom_of = {edge: k for k, edge in enumerate(dictionary.edges)}

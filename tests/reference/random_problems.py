@@ -48,6 +48,16 @@ def random_dictionary(rng: np.random.Generator, hierarchy: Hierarchy, leaf_means
     return ConceptDictionary.from_synset_embeddings(hierarchy, synsets)
 
 
+def random_joint_problem(seed: int, n_images: int = 3) -> Problem:
+    """Return a problem whose concepts also have texts, some inner ones of their own; the images are in that space."""
+    problem, rng = random_problem(seed, n_images), np.random.default_rng([seed, 1])
+    hierarchy, n_dims = problem.dictionary.hierarchy, problem.dictionary.n_dims
+    inner = [synset for synset in hierarchy.ids[1:] if not hierarchy.is_leaf(synset) and rng.random() < 0.5]
+    texts = {synset: rng.standard_normal(n_dims) for synset in (*hierarchy.leaves, *inner)}
+    joint = problem.dictionary.with_words(texts, image_scale=1.5, text_scale=0.7)
+    return Problem(joint.without_transform(), joint.embed(problem.X), problem.options)
+
+
 def random_problem(seed: int, n_images: int = 3) -> Problem:
     """Return a dictionary, images, and options of `hb_omp`."""
     rng = np.random.default_rng(seed)
@@ -58,6 +68,6 @@ def random_problem(seed: int, n_images: int = 3) -> Problem:
         "max_steps": STEPS[int(rng.integers(5))],
         "tol": TOLERANCES[int(rng.integers(5))],
         "signed": bool(rng.integers(2)),
-        "anchor": ANCHORS[int(rng.integers(5))],
+        "anchor": ANCHORS[int(rng.integers(5))] / dictionary.anchor_unit,
     }
     return Problem(dictionary, rng.standard_normal((n_images, dictionary.n_dims)), options)

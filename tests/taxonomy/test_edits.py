@@ -125,14 +125,14 @@ def test_synsets_by_name_in_any_case():
 
 def test_a_class_may_get_synsets_below_it(pets):
     after = apply_edits(pets, [Move("fox", "dog")])
-    assert after.with_classes(["dog"]).leaf_of("dog") == "dog (itself)"
+    assert after.with_classes(["dog"]).leaf_of("dog") == "dog (unspecified)"
 
 
 def test_the_leaf_of_an_inner_class_goes_along_and_stays_found(pets):
     own = pets.with_classes(["vehicle"])
     after = apply_edits(own, [Move("vehicle", "animal")])
-    assert after.leaf_of("vehicle") == "vehicle (itself)"
-    assert apply_edits(own, [Remove("vehicle")]).leaf_of("vehicle") == "vehicle (itself)"
+    assert after.leaf_of("vehicle") == "vehicle (unspecified)"
+    assert apply_edits(own, [Remove("vehicle")]).leaf_of("vehicle") == "vehicle (unspecified)"
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_child_with_several_other_parents_must_be_moved(diamond):
 
 def test_the_leaf_of_an_inner_class_has_no_children(pets):
     with pytest.raises(HierarchyError, match="is the leaf of the class 'vehicle' and cannot have children"):
-        apply_edits(pets.with_classes(["vehicle"]), [Move("cat", "vehicle (itself)")])
+        apply_edits(pets.with_classes(["vehicle"]), [Move("cat", "vehicle (unspecified)")])
 
 
 def test_merging_over_a_synset_between_would_close_a_cycle():
@@ -251,7 +251,7 @@ def test_a_diff_is_empty_only_between_equal_graphs(problem):
 
 def test_renaming_the_own_leaf_of_a_class_renames_the_class():
     h = Hierarchy.from_edges([("thing", "dog"), ("dog", "pug"), ("thing", "cat")]).with_classes(["dog"])
-    for concept in ("dog (itself)", "dog"):
+    for concept in ("dog (unspecified)", "dog"):
         after = apply_edits(h, [Rename(concept, "hound")])
-        assert (after.name("dog"), after.name("dog (itself)")) == ("hound", "hound")
+        assert (after.name("dog"), after.name("dog (unspecified)")) == ("hound", "hound")
     assert apply_edits(after, [Move("hound", "cat")], classes=["dog", "pug"]).parents("dog") == ("cat",)

@@ -1,5 +1,7 @@
 """What embeddings say about a hierarchy, on data where we know what is wrong."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -33,7 +35,7 @@ def test_the_odd_one_is_found_with_its_images_and_the_move(odd_one):
     (move,) = [f for f in findings if f.code == "nearer-parent" and f.severity == "warning"]
     assert move.fixes == (Move("bat", "vehicle", "animal"),)
     assert not move.safe
-    assert "in this encoder's space 'bat' lies nearer to 'vehicle' than to its parent 'animal'" in move.message
+    assert "photos of 'bat' look, on average, more like 'vehicle' than like its parent 'animal'" in move.message
     assert move.measured.effect.metrics["f1_above_chance"].difference > 0
 
 
@@ -45,6 +47,23 @@ def test_the_worst_images_are_furthest_from_the_cone(odd_one):
     animal = held_out.dictionary.synset_embedding("animal")
     cosine = x @ animal / np.linalg.norm(x, axis=1)
     assert containment.examples == tuple(f"bat{i}" for i in np.argsort(cosine)[:2])
+
+
+def test_images_with_coarse_labels_are_left_out_and_counted(odd_one):
+    hierarchy, X, y, ids = odd_one
+    more = [X[:6], ["animal"] * 6, [f"coarse{i}" for i in range(6)]]
+    findings = lint_embeddings(hierarchy, *map(np.concatenate, zip((X, y, ids), more, strict=True)))
+    assert findings[0].message.startswith("6 of 90 images are labelled above the classes; ")
+    assert [f.message for f in findings[1:]] == [f.message for f in lint_embeddings(*odd_one)]
+
+
+def test_findings_use_plain_words(odd_one, monkeypatch):
+    monkeypatch.setattr("hcep.taxonomy.embedding_checks.MAX_COSINE", 0.05)
+    messages = [finding.message for finding in lint_embeddings(*odd_one)]
+    assert {finding.code for finding in lint_embeddings(*odd_one)} == {"containment", "orthogonality", "nearer-parent"}
+    for message in messages:
+        assert "photos" in message
+        assert not set(re.findall(r"[a-z°]+", message)) & {"cone", "cones", "atom", "cosine", "angle", "degrees", "°"}
 
 
 def test_rows_are_the_names_of_images_without_ids(odd_one):
@@ -60,7 +79,7 @@ def test_an_atom_that_is_not_orthogonal_to_its_parent(odd_one, monkeypatch):
     leaning, rest = [f for f in findings if f.code == "orthogonality"]
     assert len(leaning.examples) == 5
     assert leaning.synsets[1] in ("animal", "vehicle")
-    assert "more: the atom is not orthogonal to the parent" in rest.message
+    assert "more: photos look like more or less typical ones of the parent" in rest.message
 
 
 def test_cones_that_hold_less(odd_one, monkeypatch):

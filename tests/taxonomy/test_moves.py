@@ -138,7 +138,9 @@ def test_the_interval_is_corrected_for_the_moves_tried(pets):
 def test_a_suggested_move_is_a_hint_about_the_embedding(pets):
     gains = 0.1 + 0.01 * np.resize([-1.0, 1.0], 500)
     hint, silent = (move_finding(pets, measured(pets, sign * gains, n_tried=3)) for sign in (1.0, -1.0))
-    assert hint.message.startswith("in this encoder's space 'cat' lies nearer to 'vehicle' than to its parent 'animal'")
+    assert hint.message.startswith(
+        "photos of 'cat' look, on average, more like 'vehicle' than like its parent 'animal'"
+    )
     assert "95% interval" in hint.message
     assert "corrected for 3 moves tried" in hint.message
     assert hint.message.endswith("a clear gain, though the present place may be intended")

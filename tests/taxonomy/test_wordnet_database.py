@@ -317,6 +317,7 @@ def installed(real, monkeypatch):
     return real[0]
 
 
+@pytest.mark.slow
 def test_imagenet(installed):
     WordNet(installed)
     start = time.process_time()
@@ -326,10 +327,12 @@ def test_imagenet(installed):
     assert h == imagenet_hierarchy()
 
 
+@pytest.mark.slow
 def test_the_shared_dag(installed, wordnet_dag):
     assert WordNet(installed).hierarchy(wordnet_dag.leaves) == wordnet_dag
 
 
+@pytest.mark.slow
 def test_words_of_the_real_one(installed):
     wordnet = WordNet(installed)
     assert len(wordnet.tables.synsets) == 82_115

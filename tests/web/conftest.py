@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 ARGUMENTS += ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]  # a camera
 #: What the command prints when it listens.
-OPEN = re.compile(r"open (http://\S+)")
+OPEN = re.compile(r"open (https?://\S+)")
 
 
 @dataclass
@@ -61,9 +62,12 @@ def start(log: Path, *arguments: str, seconds: float = 90) -> Server:
     while time.monotonic() < end and process.poll() is None:
         if found := OPEN.search(log.read_text()):
             url, _, token = found[1].partition("?token=")
+            url = url.removesuffix("project")  # a project without a model opens on its own page
             try:
-                port = url.rstrip("/").rpartition(":")[2]
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/health", timeout=10).close()
+                scheme, port = url.partition(":")[0], url.rstrip("/").rpartition(":")[2]
+                trusting = ssl._create_unverified_context()
+                health = f"{scheme}://127.0.0.1:{port}/api/v1/health"
+                urllib.request.urlopen(health, timeout=10, context=trusting).close()
                 return Server(url, process, log, token)
             except OSError:
                 pass
@@ -84,7 +88,8 @@ def start_server(tmp_path_factory):
 
     def starts(*arguments: str) -> Server:
         folder = tmp_path_factory.mktemp("server")
-        given = [] if "--corrections" in arguments else ["--corrections", str(folder / "corrections.jsonl")]
+        own = "--corrections" in arguments or any(Path(one).name == "project" for one in arguments[:1])
+        given = [] if own else ["--corrections", str(folder / "corrections.jsonl")]
         started.append(start(folder / "log.txt", *map(str, arguments), *given))
         return started[-1]
 

@@ -7,6 +7,7 @@ import io
 import os
 import shutil
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -16,12 +17,23 @@ import pytest
 from PIL import Image
 
 from hcep import HCEPClassifier, Hierarchy, save
-from hcep.datasets import make_hierarchical_concepts
+from hcep.datasets import load_sample, make_hierarchical_concepts
 from hcep.embeddings import Embeddings, EmbeddingStore, import_embeddings
 from hcep.embeddings.images import ImageProblem
+from hcep.explain.corrections import Corrections
+from hcep.hierarchy.names import with_article
 from hcep.models import read_model
 from hcep.web import charts, collection as collections
-from hcep.web.collection import Photos, StorePhotos, View, answer_photos, cached_answers, class_numbers, flat_map
+from hcep.web.collection import (
+    Photos,
+    StorePhotos,
+    View,
+    answer_photos,
+    cached_answers,
+    class_numbers,
+    flat_map,
+    look_alikes,
+)
 from tests.cli.test_own_data import COLOURS, ENCODER, picture, run
 from tests.web.at_hand import looks_well
 
@@ -35,6 +47,7 @@ class Vectors(Photos):
 
     def __init__(self, X, names, labels):
         self.X, self.names, self.labels, self.n_read = X, names, labels, 0
+        self.ids = [f"{i:064x}" for i in range(1, len(X) + 1)]
 
     def blocks(self):
         for start in range(0, len(self.X), 7):
@@ -122,11 +135,162 @@ def test_the_score_separates_photos_that_the_model_was_fitted_on(tmp_path):
     assert "But 24 of them are photos of the split train. Of the others," in found.score(read_model(alone))
     old = answer_photos(saved.path_model, StorePhotos(store.select(splits="train")))
     assert old.score(saved).endswith(
-        "But 24 of them are photos that the model was fitted on. None of the photos is new to it."
+        "but all are photos that the model was fitted on, so this says nothing about new photos."
     )
+    out = cached_answers(saved, StorePhotos(store.select(splits="train")), lambda n: None)
+    right = int((out.left_out == out.truth).sum())
+    assert out.score(saved) == (
+        "The model was fitted on these photos. Without each photo in turn, "
+        f"{right} of 24 answers match the labels ({100 * right / 24:.1f} %)."
+    )
+    assert (cached_answers(saved, StorePhotos(store.select(splits="val")), lambda n: None).left_out == -1).all()
     assert answer_photos(saved.path_model, StorePhotos(store.select(splits="val"))).score(saved) == (
         f"{new} of 12 answers match the labels ({100 * new / 12:.1f} %)."
     )
+
+
+def test_corrected_photos_count_as_corrected_and_say_what_was_said(animals, tmp_path):
+    model, photos = animals
+    corrections = Corrections(tmp_path / "corrections.jsonl", model.hierarchy, missing=True)
+    collection = answer_photos(model, photos, corrections=corrections)
+    wrong = int(np.flatnonzero(collection.masks["mistakes"])[0])
+    assert not collection.masks["corrected"].any()
+    vehicle = next(v for v in range(model.hierarchy.path_tree.n_nodes) if collection.node_name(v) == "vehicle")
+    n_vehicles = collection.counts(np.arange(len(collection)))[vehicle]
+    corrections.add(photos.ids[wrong], label="vehicle", who="Ann")
+    corrections.add(photos.ids[0], none=True, who="Bea", why="a toy")
+    assert np.flatnonzero(collection.masks["corrected"]).tolist() == [0, wrong]
+    assert not collection.masks["mistakes"][wrong]
+    assert collection.tile(0) | {"tone": ""} == {
+        "name": "none of the known classes", "sure": "", "row": 0, "note": "corrected by Bea (a toy)", "tone": "",
+    }  # fmt: skip
+    assert (collection.headline(wrong), collection.path(wrong), collection.doubt(wrong)) == (
+        "a vehicle",
+        ["vehicle"],
+        "",
+    )
+    rows = list(csv.DictReader(io.StringIO(collection.table(np.array([0, wrong, 2])))))
+    assert [row["answer"] for row in rows[:2]] == ["", "vehicle"]
+    assert [row["corrected"] for row in rows] == [
+        "none of the known classes, corrected by Bea (a toy)", "vehicle, corrected by Ann", "",
+    ]  # fmt: skip
+    page = collection.report(np.array([0, wrong]), "two photos")
+    assert "none of the known classes" in page
+    assert "corrected by Ann" in page
+    assert wrong in collection.rows(View(node=vehicle))
+    counts = collection.counts(np.arange(len(collection)))
+    assert (counts[vehicle], counts[0]) == (n_vehicles + 1, len(collection))
+    assert collection.at_level(np.array([0, wrong]), 1).tolist() == [0, vehicle]  # a photo of no class is at the root
+    corrections.add(photos.ids[wrong], undo=True)
+    assert collection.counts(np.arange(len(collection)))[vehicle] == n_vehicles
+    corrections.add(photos.ids[wrong], label="vehicle", who="Ann")
+    fitted = SimpleNamespace(training=SimpleNamespace(data=""), folder=tmp_path)
+    assert collection.score(fitted).endswith("People corrected 2 photos.")
+    assert "21 of 21 answers" in collection.score(fitted)
+
+
+def test_a_photo_that_is_not_a_class_is_nowhere_answered_with_it(animals, tmp_path):
+    model, photos = animals
+    corrections = Corrections(tmp_path / "corrections.jsonl", model.hierarchy, missing=True)
+    collection = answer_photos(model, photos, corrections=corrections)
+    row = int(np.flatnonzero(collection.sureness > 0.9)[0])
+    name = collection.class_names[collection.predicted[row]]
+    assert name in collection.headline(row)
+    corrections.add(photos.ids[row], forbid=[name], who="Ann")
+    cells = next(csv.DictReader(io.StringIO(collection.table(np.array([row])))))
+    assert name not in collection.headline(row)
+    assert name not in collection.path(row)
+    assert name not in (cells["answer_name"], cells["name"])
+    assert cells["corrected"] == f"not {name}, corrected by Ann"
+    answer = collection.explained([row])[row]
+    assert (cells["class"], cells["class_probability"]) == (answer.label, f"{answer.probability:.4f}")
+
+
+def test_labels_above_the_classes_are_scored_too(animals):
+    model, photos = animals
+    labels = [*photos.labels]
+    labels[0], labels[1], labels[13], labels[14] = "animal", "vehicle", "Vehicle", "furniture"
+    collection = answer_photos(model, Vectors(photos.X, photos.names, labels))
+    right, mistakes = collection.masks["right"], collection.masks["mistakes"]
+    assert right[[0, 13]].all()
+    assert np.flatnonzero(mistakes).tolist() == [1, 6]
+    assert collection.is_wrong[1]
+    assert not collection.is_wrong[[0, 13]].any()
+    assert not collection.masks["known"][14]
+    assert collection.label_words(0) == ("The label says animal.", "good")
+    assert collection.label_words(1) == ("The label says vehicle.", "bad")
+    assert collection.tile(1)["note"].endswith("label: vehicle")
+    assert {row[:3] for row in collection.confusions()} == {("r", 1, "vehicle"), ("animal", 1, HOSTILE)}
+    assert collection.distance[1] == 3
+    assert [1] in collection.queue("mislabelled")
+    cells = list(csv.DictReader(io.StringIO(collection.table(np.array([0, 1, 14])))))
+    assert [row["right"] for row in cells] == ["yes", "no", ""]
+    saved = SimpleNamespace(training=SimpleNamespace(data=""), folder=Path("nowhere"))
+    assert collection.score(saved) == "20 of 22 answers match the labels (90.9 %)."
+
+
+def test_queues_put_look_alikes_together_and_find_wrong_labels(animals, tmp_path):
+    model, photos = animals
+    corrections = Corrections(tmp_path / "corrections.jsonl", model.hierarchy, missing=True)
+    collection = answer_photos(model, photos, corrections=corrections)
+    assert collection.queue("mislabelled") == [[6]]  # the dog called a cat, left out of the cats
+    for kind in collections.QUEUES:
+        groups = collection.queue(kind)
+        assert all(len({int(collection.predicted[row]) for row in rows}) == 1 for rows in groups)
+        assert len({row for rows in groups for row in rows}) == sum(map(len, groups))
+    unsure = [row for rows in collection.queue("unsure") for row in rows]
+    assert collection.probability[unsure[0]] == collection.probability.min()
+    corrections.add(photos.ids[unsure[0]], label="cat")
+    assert unsure[0] not in [row for rows in collection.queue("unsure") for row in rows]
+
+
+def test_wrong_labels_are_found_although_the_model_was_fitted_to_them():
+    sample, rng = load_sample(), np.random.default_rng(0)
+    names = np.unique(sample.y_train)[:4]
+    rows = np.concatenate([np.flatnonzero(sample.y_train == name)[:10] for name in names])
+    X, labels, wrong = sample.X_train[rows], sample.y_train[rows].copy(), [0, 1, 12, 13, 24, 25, 36, 37]
+    labels[wrong] = [rng.choice(names[names != label]) for label in labels[wrong]]
+    model = HCEPClassifier(sample.hierarchy).fit(X, labels).path_model()
+    photos = Vectors(X, [str(i) for i in range(40)], labels.tolist())
+    collection = answer_photos(model, photos, fitted=np.ones(40, dtype=bool))
+    found = [row for group in collection.queue("mislabelled") for row in group]
+    assert set(found) <= set(wrong)
+    assert len(found) >= 6
+    row = found[0]
+    words, tone = collection.label_words(row)
+    name = sample.hierarchy.name(str(sample.y_train[rows[row]]))
+    assert f"The label says the same, but without this photo the model would say: {with_article(name)}, " in words
+    assert tone == "warn"
+    least = [one for group in collection.queue("unsure") for one in group]
+    assert collection.unseen[1][least[0]] == collection.unseen[1].min()
+    assert collection.probability[least[0]] > collection.unseen[1][least[0]]  # the model has seen the photo
+    groups = [group for kind in ("unsure", "informative") for group in collection.queue(kind)]
+    assert all(len({str(sample.y_train[rows[row]]) for row in group}) == 1 for group in groups)
+
+
+def test_groups_of_look_alikes_are_small_and_of_one_class():
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(5, 8))
+    points = np.repeat(centres, 40, axis=0) + rng.normal(0, 0.01, (200, 8))
+    predicted = np.repeat([0, 0, 1, 1, 2], 40).astype(np.int32)
+    group, alike = look_alikes(points.astype(np.float32), predicted, np.arange(200) == 7)
+    sizes = np.bincount(group)
+    assert sizes.max() == 20
+    assert all(len(set((np.flatnonzero(group == g) // 40).tolist())) == 1 for g in np.unique(group))
+    assert alike.max() < 40
+    assert (group == group[7]).sum() == 1
+
+
+@pytest.mark.slow
+def test_ten_thousand_photos_are_queued_at_once(animals):
+    model, _ = animals
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(10_000, 4)).astype(np.float32)
+    collection = answer_photos(model, Vectors(X, [str(i) for i in range(len(X))], [None] * len(X)))
+    start = time.thread_time()
+    for kind in collections.QUEUES:
+        collection.queue(kind)
+    assert time.thread_time() - start < 2.0
 
 
 def test_counts_add_up_and_the_outline_has_parents_first(looked):
@@ -162,13 +326,28 @@ def test_names_are_escaped_in_reports_and_charts(looked):
     assert not [word for word in charts.map_of(looked, ["#000000"] * 24, None)["data"][0]["text"] if "<" in word]
 
 
+def unrecorded(model, checksum):
+    """A saved model that does not say what it was fitted on."""
+    training = SimpleNamespace(data=None, images_per_class={})
+    document = SimpleNamespace(checksum=checksum)
+    return SimpleNamespace(path_model=model, document=document, training=training, folder=Path("nowhere"))
+
+
+def test_a_collection_is_answered_without_a_cache(animals, tmp_path, monkeypatch):
+    model, photos = animals
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(collections, "cache_folder", lambda *_: tmp_path / "file")
+    saved = unrecorded(model, "a" * 64)
+    assert len(cached_answers(saved, photos, lambda n: None).predicted) == len(photos.names)
+
+
 def test_a_collection_is_answered_once_per_model(animals, tmp_path, monkeypatch):
     model, photos = animals
     monkeypatch.setattr(collections, "cache_folder", lambda *_: tmp_path)
     seen = []
 
     def found_with(checksum):
-        saved = SimpleNamespace(path_model=model, document=SimpleNamespace(checksum=checksum))
+        saved = unrecorded(model, checksum)
         return cached_answers(saved, photos, seen.append)
 
     first = found_with("a" * 64)
@@ -306,6 +485,7 @@ def test_a_dropped_folder_becomes_a_collection(served, photos, new_page, tmp_pat
     page.problems.clear()
     page.locator(".tile").first.click()
     page.get_by_role("button", name="Explain").click()
+    page.get_by_role("link", name="Open as a page").click()
     page.wait_for_url("**/?photo=*")
 
 

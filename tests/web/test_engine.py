@@ -122,6 +122,29 @@ def test_the_last_used_photos_are_remembered_and_names_are_not_shared(folder):
     assert with_engine(folder, ask, limits=Limits(photos=2)) == ("yours.png", "mine.png", True)
 
 
+@pytest.mark.slow
+def test_dropped_photos_are_limited_per_page_and_in_all(folder, monkeypatch):
+    many = pytest.importorskip("hcep.web.pages.many", reason="NiceGUI is not installed (extra web)")
+    monkeypatch.setattr(many, "DROPPED", 2)
+    monkeypatch.setattr(many, "DROPPED_IN_ALL", 3)
+
+    async def ask(engine):
+        collections = many.Collections(engine)
+        photo = await engine.add_photo(file_of(half_red()))
+        pages = [many.Dropped(collections), many.Dropped(collections)]
+        for page in (pages[0], pages[0], pages[1]):
+            await page.take(photo, "red.png")
+        with pytest.raises(HCEPError, match="more than 2 photos"):
+            await pages[0].take(photo, "red.png")
+        with pytest.raises(ServerBusyError):
+            await pages[1].take(photo, "red.png")
+        del page, pages[0]  # as when its tab is closed
+        await pages[0].take(photo, "red.png")
+        return [(name, kept.features) for name, kept in pages[0].photos]
+
+    assert with_engine(folder, ask) == [("red.png", None)] * 2
+
+
 @pytest.mark.parametrize(
     ("data", "match"),
     [(b"", "empty"), (b"words", "not an image"), (bytes(300_000), "more than 0.2 MB"),

@@ -9,11 +9,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hcep import HCEPClassifier
+from hcep import HCEPClassifier, Hierarchy
+from hcep.classify.coarse_counts import CoarseCount
 from hcep.datasets import make_hierarchical_concepts
 from hcep.embeddings import Embeddings, EmbeddingStore, import_embeddings
 from hcep.models.saving import change_model
-from hcep.taxonomy import Move
+from hcep.taxonomy import Move, apply_edits
 from tests.web.at_hand import looks_well
 
 pytest.importorskip("nicegui", reason="NiceGUI is not installed (extra web)")
@@ -51,6 +52,31 @@ def test_without_labelled_photos_nothing_is_measured(engine):
     assert pages.measure(_Hashable(engine), Move("a", "b")) is None
 
 
+def test_photos_speak_against_a_misplaced_concept(engine, data):
+    h, engine = data.hierarchy, _Hashable(engine)
+    leaf, elsewhere = h.leaves[0], h.parents(h.leaves[-1])[0]
+
+    def named(tree):
+        model = HCEPClassifier(tree, shrinkage=0.5, anchor=0.1, refine=False).fit(data.X, data.y)
+        engine.model, engine.saved = model.path_model(), _Same(SimpleNamespace(classifier=model, encoder=None))
+        engine.hierarchy = model.hierarchy_
+        return {synset for finding in pages.photo_findings(engine) for synset in finding.synsets}
+
+    assert leaf not in named(h)
+    assert leaf in named(apply_edits(h, [Move(leaf, elsewhere)]))
+
+
+def test_the_tree_has_merged_ranks_and_counts_of_photos():
+    """Iris, the only genus of its family; two photos labelled by the family, none of the rose."""
+    h = Hierarchy.from_edges([("plants", "Iridaceae"), ("Iridaceae", "Iris"), ("plants", "Rosa"), ("plants", "Poa")])
+    h = h.with_ranks({"Iridaceae": "family", "Iris": "genus", "Rosa": "genus"}).collapse()
+    training = SimpleNamespace(images_per_class={"Iris": 1200, "Poa": 5})
+    counts = {"Iridaceae": CoarseCount(2, {"Iris": 2.0})}
+    saved = SimpleNamespace(path_model=SimpleNamespace(hierarchy=h), training=training, coarse_counts=counts)
+    nodes = {node["name"]: node["photos"] for node in pages.checked_nodes(_Same(saved))[1]}
+    assert nodes == {"plants": "1,205", "Rosa": "no photos", "Poa": "5", "Iridaceae → Iris": "1,200 + 2 coarse"}
+
+
 class _Hashable:
     """An engine is known by itself, not by what it holds."""
 
@@ -60,7 +86,7 @@ class _Hashable:
 
 class _Same:
     def __init__(self, saved):
-        self.classifier, self.encoder = saved.classifier, saved.encoder
+        vars(self).update(vars(saved))
 
 
 # -- in a browser ----------------------------------------------------------------------------------------
@@ -123,6 +149,14 @@ def test_a_concept_shows_where_its_coarse_labels_went(start_server, ten, tmp_pat
     page.get_by_text("Training images: exact 40, coarse 3 (they went to: tench 3)").wait_for()
     concept(page, "tench").click()
     page.get_by_text("Training images: exact 20, from coarse labels 3").wait_for()
+
+
+@pytest.mark.slow
+def test_the_hierarchy_is_checked_with_photos(changed, page):
+    page.goto(changed.url + "hierarchy")
+    page.get_by_role("button", name="Check with photos").click()
+    page.get_by_text("look unlike the others").first.wait_for()
+    assert page.get_by_role("heading", name="Possible problems").is_visible()
 
 
 @pytest.mark.slow

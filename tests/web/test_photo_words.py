@@ -12,6 +12,7 @@ from PIL import Image
 
 import hcep
 from hcep import HCEPClassifier
+from hcep.datasets import find_hierarchy
 from hcep.embeddings import Embeddings, import_embeddings
 from hcep.errors import HCEPError
 from hcep.web.batching import ServerBusyError
@@ -78,7 +79,9 @@ def test_sure_of_the_class_of_a_concept_or_of_nothing(folder):
     assert (sure[0].headline, sure[0].concept) == ("A polar bear, 93 %", "polar_bear")
     assert (above[0].headline, above[0].concept) == ("A bear, 95 %", "bear")
     assert above[0].sentence.startswith("Perhaps a polar bear, ")
-    assert (nothing[0].headline, nothing[0].concept) == ("Not sure of anything", BEARS.root)
+    guess = above[0].sentence.partition(" This is")[0].removeprefix("Perhaps ").removesuffix(".")
+    assert nothing[0].sentence.startswith("Nothing is sure enough. ")
+    assert (nothing[0].headline, nothing[0].concept) == (f"Perhaps {guess}", BEARS.root)
     assert "it may be none of the known classes" in unlike[0].sentence
 
 
@@ -126,7 +129,8 @@ def test_corrections_decide_the_answer_except_in_what_if(folder):
     assert (labelled.headline, labelled.concept) == ("A vehicle.", "vehicle")
     assert (none.headline, none.concept) == ("None of the known classes.", BEARS.root)
     assert none.sentence.startswith("Corrected by Ada. The model's guess: a polar bear")
-    assert no_bear.concept in ("bus", "car")
+    assert no_bear.concept == "vehicle"  # which one, the model is not sure, and nobody said
+    assert no_bear.sentence.startswith("Not bear: corrected by Ada. Perhaps a ")
 
 
 def test_occlusion_maps_are_made_only_when_they_are_shown(folder):
@@ -175,6 +179,17 @@ def test_meanings(folder):
         return [session.meaning(concept) for concept in ("bear", "polar_bear")]
 
     assert visited(folder / "plain", use) == ["One of the most general concepts.", "A kind of bear."]
+
+
+def test_a_rank_above_a_single_concept_is_not_another_name_of_it(tmp_path):
+    (tmp_path / "tree.csv").write_text("family,genus,species\nIridaceae,Iris,I. pumila\nPoaceae,Poa,P. annua\n")
+    h = find_hierarchy(str(tmp_path / "tree.csv"))
+    y = np.repeat(h.leaves, 3)
+    X = np.repeat(np.eye(2), 3, axis=0) + np.random.default_rng(0).normal(0, 0.1, (6, 2))
+    merged = HCEPClassifier(h, shrinkage=0.5, anchor=0.1).fit(X, y).hierarchy_
+    words = PhotoSession.meaning(SimpleNamespace(hierarchy=merged, step=lambda concept: None), merged.leaves[0])
+    assert "Also called" not in words
+    assert words.endswith("The only concept below Iridaceae (family) → Iris (genus).")
 
 
 def test_errors_become_notices_in_plain_words(monkeypatch, caplog):

@@ -174,20 +174,23 @@ def test_wordnet_does_not_overwrite(database, tmp_path):
     assert (tmp_path / "h.json").read_text() == "precious"
 
 
-@pytest.mark.parametrize("ending", ["json", "csv"])
-def test_editing_a_file_keeps_ranks_and_names(tmp_path, ending):
+@pytest.mark.parametrize(("ending", "reading", "family"), [("json", {}, "Felidae"), ("csv", {"leaf": "label"}, "cats")])
+def test_editing_a_file_keeps_ranks_and_names(tmp_path, ending, reading, family):
+    """A table that is written has the same columns, and so the same options."""
     table = tmp_path / "taxa.csv"
-    table.write_text("Family,Species,label\nFelidae,Lynx lynx,1\nFelidae,Lynx rufus,2\nIridaceae,Iris sibirica,3\n")
+    rows = ("Felidae,Lynx lynx,1", "Felidae,Lynx rufus,2", "Iridaceae,Iris sibirica,3", "Canidae,Vulpes vulpes,4")
+    table.write_text("\n".join(["Family,Species,label", *rows]))
     edited, options = tmp_path / f"edited.{ending}", ["-O", "leaf=label", "--rename", "Felidae:cats"]
     run = CliRunner().invoke(app, ["hierarchy", "edit", str(table), *options, "-o", str(edited)])
     assert run.exit_code == 0, run.output
-    h = read_hierarchy(edited)
-    assert [(h.name(s), h.rank(s)) for s in ("1", "2", "Felidae")] == [
+    h = read_hierarchy(edited, **reading)
+    assert [(h.name(s), h.rank(s)) for s in ("1", "2", family)] == [
         ("Lynx lynx", "Species"),
         ("Lynx rufus", "Species"),
         ("cats", "Family"),
     ]
     moved = tmp_path / f"moved.{ending}"
-    again = CliRunner().invoke(app, ["hierarchy", "edit", str(edited), "--move", "3:cats", "-o", str(moved)])
+    given = [word for key, value in reading.items() for word in ("-O", f"{key}={value}")]
+    again = CliRunner().invoke(app, ["hierarchy", "edit", str(edited), *given, "--move", "3:cats", "-o", str(moved)])
     assert again.exit_code == 0, again.output
-    assert read_hierarchy(moved).lineage("2") == {"Family": "cats", "Species": "Lynx rufus"}
+    assert read_hierarchy(moved, **reading).lineage("2") == {"Family": "cats", "Species": "Lynx rufus"}

@@ -191,7 +191,7 @@ def test_images_labelled_by_name_are_checked(odd_one, tmp_path):
     named.to_json(tmp_path / "named.json")
     result = run("lint", tmp_path / "named.json", "--data", data)
     assert result.exit_code == 0
-    assert "'bat' lies nearer to 'vehicle'" in result.stdout
+    assert "photos of 'bat' look, on average, more like 'vehicle'" in result.stdout
     effect = loaded("edit", tmp_path / "named.json", "--move", "bat:vehicle", "--data", data)["effects"]
     assert next(iter(effect.values()))["support_f1"]["difference"] > 0
 
@@ -201,8 +201,8 @@ def test_children_nearer_to_another_parent_without_a_clear_gain_are_named(odd_on
     arrays = dict(np.load(data))
     np.savez(tmp_path / "few.npz", **{name: arrays[name][::6] for name in ("embeddings", "labels")})
     shown = run("lint", file, "--data", tmp_path / "few.npz").stdout
-    assert "1 concept nearer to another parent in this encoder's space, without a clear gain" in shown
-    assert "'bat' to 'vehicle' than to 'animal'" in shown
+    assert "1 concept with photos that look more like another parent; moving them has no clear gain" in shown
+    assert "'bat' more like 'vehicle' than 'animal'" in shown
     assert "1 more" not in shown
 
 
@@ -260,7 +260,7 @@ def test_lint_with_images_names_them_and_the_move(odd_one):
     file, data = odd_one
     result = run("lint", file, "--data", data)
     assert result.exit_code == 0
-    assert "in this encoder's space 'bat' lies nearer to 'vehicle' than to its parent 'animal'" in result.stdout
+    assert "photos of 'bat' look, on average, more like 'vehicle' than like its parent 'animal'" in result.stdout
     assert "bat/" in result.stdout
     record = loaded("lint", file, "--data", data, "-P", "n_images=1")
     (move,) = [f for f in record["findings"] if f["code"] == "nearer-parent" and f["severity"] == "warning"]

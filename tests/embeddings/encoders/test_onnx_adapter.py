@@ -11,7 +11,7 @@ from hcep.embeddings.encoders import load_encoder
 from hcep.embeddings.images import open_image
 from hcep.errors import HCEPError
 from tests.conftest import shared_file
-from tests.embeddings.encoders.tiny_onnx import FLOAT16, UINT8, mean_colour
+from tests.embeddings.encoders.tiny_onnx import FLOAT16, UINT8, dynamically_quantised, mean_colour
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
@@ -84,6 +84,26 @@ def test_the_fingerprint_follows_weights_and_preprocessing(tiny):
     assert load_encoder(f"onnx:{tiny}", preprocessing=TINY).fingerprint != first
 
 
+def test_photos_run_one_by_one_if_a_vector_depends_on_its_batch(tmp_path, caplog):
+    (tmp_path / "int8.onnx").write_bytes(dynamically_quantised())
+    encoder = load_encoder(f"onnx:{tmp_path / 'int8.onnx'}", preprocessing=TINY)
+    photos = np.random.default_rng(1).random((4, 3, 8, 8), dtype=np.float32) * [[[[1]]], [[[100]]], [[[5]]], [[[1]]]]
+    photos = photos.astype(np.float32)
+    alone = np.concatenate([encoder.encode_images(photos[[i]]) for i in range(4)])
+    assert caplog.messages == []
+    assert np.array_equal(encoder.encode_images(photos), alone)
+    encoder.encode_images(photos[:2])
+    assert [m.partition(": ")[2] for m in caplog.messages] == [
+        "the vector of a photo depends on its batch (dynamic quantisation), so photos run one by one"
+    ]
+
+
+def test_photos_run_together_if_a_vector_does_not_depend_on_its_batch(tiny, caplog):
+    encoder = load_encoder(f"onnx:{tiny}", preprocessing=TINY)
+    encoder.encode_images(np.ones((3, 3, 8, 8), dtype=np.float32))
+    assert caplog.messages == []
+
+
 def test_a_file_with_a_fixed_batch_size_encodes_any_number_of_images(tmp_path):
     (tmp_path / "two.onnx").write_bytes(
         mean_colour(inputs=[("x", (2, 3, 8, 8))], outputs=[("mean", (2, 3, 1, 1)), ("vector", (2, 3))])
@@ -102,7 +122,8 @@ def test_half_precision_files(tmp_path):
 WRONG = [
     (
         {"preprocessing": None},
-        r"the preprocessing of images is unknown; give preprocessing= \(a preset: 'clip'.*write tiny.json",
+        r"the preprocessing of images is unknown; give preprocessing= \(--preprocessing\), which is one of "
+        r"'clip'.*write tiny.json",
     ),
     ({"preprocessing": {"size": 9}}, r"its input is \['n', 3, 8, 8\], the preprocessing makes \(n, 3, 9, 9\)"),
     ({"precision": "fp16"}, "the file determines the precision; leave out precision='fp16'"),
@@ -197,3 +218,15 @@ def test_an_encoder_without_maps_says_so():
     assert not encoder.has_maps
     with pytest.raises(HCEPError, match="has no feature maps"):
         encoder.feature_map(np.zeros((1, 3, 8, 8), np.float32))
+
+
+def test_a_quantised_clip_returns_the_vectors_that_it_should():
+    """On x86 processors without VNNI, onnxruntime overflows unless it is told to be precise."""
+    stored = np.load(shared_file("data/imagenette_clip_vitb16.npz"), allow_pickle=False)
+    folder = shared_file("data/imagenette_images")
+    rows = [i for i, path in enumerate(stored["paths"].tolist()) if (folder / path).is_file()][::20]
+    assert len(rows) > 2
+    path = shared_file("encoders/clip_vitb16_image_int8.onnx")
+    encoder = load_encoder(f"onnx:{path}", preprocessing="clip")
+    found = cosines(encoder, [folder / stored["paths"][i] for i in rows], stored["embeddings"][rows].astype(np.float64))
+    assert found.min() > 0.98

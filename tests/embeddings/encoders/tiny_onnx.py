@@ -27,8 +27,9 @@ def value_info(field, name, shape, kind):
     return message(field, text(1, name), message(2, message(1, number(1, kind), message(2, axes))))
 
 
-def node(kind, source, target):
-    return message(1, text(1, source), text(2, target), text(4, kind))
+def node(kind, sources, targets):
+    """A node; several inputs or outputs are separated by spaces."""
+    return message(1, *(text(1, s) for s in sources.split()), *(text(2, t) for t in targets.split()), text(4, kind))
 
 
 def mean_colour(
@@ -42,4 +43,22 @@ def mean_colour(
         *(value_info(11, name, shape, kind) for name, shape in inputs),
         *(value_info(12, name, shape, result) for name, shape in outputs),
     ]
+    return _file(graph)
+
+
+def dynamically_quantised():
+    """The mean colour of images that are rounded to bytes first, with one scale for the whole batch."""
+    graph = [
+        node("DynamicQuantizeLinear", "x", "bytes scale zero"),
+        node("DequantizeLinear", "bytes scale zero", "rounded"),
+        node("GlobalAveragePool", "rounded", "mean"),
+        node("Flatten", "mean", "vector"),
+        text(2, "rounded mean colour"),
+        value_info(11, "x", ("n", 3, 8, 8), FLOAT),
+        value_info(12, "vector", ("n", 3), FLOAT),
+    ]
+    return _file(graph)
+
+
+def _file(graph):
     return number(1, 8) + message(7, *graph) + message(8, number(2, 13))

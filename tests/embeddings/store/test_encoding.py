@@ -15,6 +15,8 @@ import pytest
 from PIL import Image
 
 from hcep import ConceptDictionary, Hierarchy
+from hcep._progress import listening
+from hcep.embeddings import load_encoder
 from hcep.embeddings.images import ImageItem, content_hash
 from hcep.embeddings.protocol import EncoderRecord
 from hcep.embeddings.store import manifest
@@ -23,6 +25,7 @@ from hcep.embeddings.store.encoding import encode_to_store
 from hcep.embeddings.store.writer import StoreWriter
 from hcep.embeddings.vectors import StoreError
 from tests.conftest import shared_file
+from tests.embeddings.encoders.tiny_onnx import dynamically_quantised, mean_colour
 from tests.embeddings.tiny import TinyEncoder, encode, folder_items, make_images
 
 TINY = Path(__file__).parents[1] / "tiny.py"
@@ -231,6 +234,18 @@ def test_a_large_jpeg_is_decoded_small_where_the_encoder_says_what_it_needs(tmp_
     assert sparing.seen == ((80, 40),)
 
 
+def test_progress_moves_every_few_photos_if_the_network_runs_them_one_by_one(items, store, tmp_path):
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (extra onnx)")
+    steps = {"by one": list[int](), "together": list[int]()}
+    for name, content in {"by one": dynamically_quantised(), "together": mean_colour()}.items():
+        (tmp_path / f"{name}.onnx").write_bytes(content)
+        encoder = load_encoder(f"onnx:{tmp_path / name}.onnx", preprocessing={"size": 8})
+        with listening(lambda _, n_done, total, done=steps[name]: done.append(n_done)):
+            encode_to_store(items, encoder, store.with_name(name))
+    assert steps == {"by one": [*range(4, 30, 4), 30], "together": [30]}
+    assert len(list((tmp_path / "by one").glob("*.parquet"))) == len(list((tmp_path / "together").glob("*.parquet")))
+
+
 def test_progress_goes_to_standard_error(items, store, capsys):
     encode(items, store, progress=True)
     encode(items, store, progress=True)
@@ -332,14 +347,14 @@ def killed_after(command, seconds, store=None):
     return process.returncode
 
 
-@pytest.mark.parametrize("n_kills", [3, pytest.param(10, marks=pytest.mark.slow)])
-def test_kill_9_again_and_again(tmp_path, store, n_kills):
+@pytest.mark.slow
+def test_kill_9_again_and_again(tmp_path, store):
     items = make_images(tmp_path / "images", 400)
     items[37].path.write_bytes(b"no image")
     # So slow that it cannot be done within all the moments together, on any machine.
     command = [sys.executable, TINY, tmp_path / "images", store, "0.06"]
     moments = random.Random(0)
-    assert [killed_after(command, moments.uniform(0.0, 0.4)) for _ in range(n_kills)] == [-9] * n_kills
+    assert [killed_after(command, moments.uniform(0.0, 0.4)) for _ in range(10)] == [-9] * 10
     assert 0 < len(EmbeddingStore(store)) < 399
     encode(items, store)
     whole = store.with_name("whole")

@@ -37,6 +37,16 @@ def test_a_score_is_stored_at_the_atom_of_the_first_parent(diamond: Hierarchy) -
     assert codes.nnz == scores.size
 
 
+def test_the_support_can_be_the_probable_concepts_or_the_best_path(diamond: Hierarchy) -> None:
+    X, y = draw(("cat", "lion"))
+    model = CBMClassifier(diamond, collapse=False, concept_epochs=300).fit(X, y)
+    probable = model.set_params(support="probable").pursue(X[[0, -1]]).supports
+    assert [set(support) for support in probable] == [{"cat", "pet", "feline"}, {"lion", "feline"}]
+    paths = model.set_params(support="path").pursue(X[[0, -1]]).supports
+    assert all(path in diamond.paths(path[-1]) for path in paths)
+    assert [path[-1] for path in paths] == ["cat", "lion"]
+
+
 # -- Adam ------------------------------------------------------------------------------------------
 
 

@@ -49,6 +49,7 @@ def objective(X: np.ndarray, unit: np.ndarray, w: np.ndarray, penalty: np.ndarra
 # -- the optimum -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @FREE_AND_POSITIVE
 @given(seed=st.integers(0, 10**6), alpha=st.floats(0.05, 0.95))
 @example(seed=84, alpha=0.17167423881200056)

@@ -20,7 +20,7 @@ pytest.importorskip("skglm", reason="two of the methods are skglm's")
 OWN = ["hier-omp", "exact", "signed", "anchored", "no-tree", "cbm", "nn-lasso", "basis-pursuit", "tree-l1"]
 ALL = [
     "omp", "hier-omp", "hb-omp", "exact", "signed", "anchored", "hcep", "no-tree", "nearest-mean", "cbm", "nn", "hnn",
-    "linear-probe", "lda", "nn-lasso", "basis-pursuit", "tree-l1",
+    "linear-probe", "lda", "nn-lasso", "basis-pursuit", "tree-l1", "splice", "ip-omp",
 ]  # fmt: skip
 QUICK = {"cbm": {"concept_epochs": 60}}
 

@@ -8,6 +8,7 @@ import pytest
 from experiments.baselines import partial_labels
 from experiments.baselines.partial_labels import (
     local_classifiers,
+    local_paths,
     partial_label_regression,
     regression_path,
     self_training,
@@ -89,6 +90,15 @@ def test_hiclass_learns_from_labels_above_the_classes() -> None:
     X_new, truth = clusters(400, 1)
     predicted = local_classifiers(X, labels, tree, X_new)
     assert np.mean([p == str(c) for p, c in zip(predicted, truth, strict=True)]) > 0.85
+
+
+def test_hiclass_decides_from_the_root_on_and_knows_classes_below_it() -> None:
+    pytest.importorskip("hiclass", reason="hiclass is not installed")
+    tree = Hierarchy.from_edges([("r", "a"), ("a", "0"), ("a", "1"), ("r", "2"), ("r", "3")])
+    X, own = clusters(200, 0)
+    paths = local_paths(X, list(map(str, own)), tree, X)
+    expected = [("a", str(c)) if c < 2 else (str(c),) for c in own.tolist()]
+    assert np.mean([path == truth for path, truth in zip(paths, expected, strict=True)]) > 0.85
 
 
 def test_hiclass_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from scipy import sparse
 
 from experiments.baselines import tree_penalty
 from experiments.baselines.penalised import NotConvergedWarning, TreeLasso, lasso, tree_lasso
+from experiments.packages import SpamsTree, spams_tree
 from hcep import ConceptDictionary, HCEPError, Hierarchy
 from hcep.errors import DictionaryError
 from tests.reference.random_problems import random_dictionary, random_hierarchy
@@ -90,25 +90,18 @@ def test_the_proximal_operator_equals_spams(seed: int) -> None:
     spams = pytest.importorskip("spams", reason="compared with SPAMS where it is installed")
     rng = np.random.default_rng(seed)
     parent, u = random_parents(rng, 12), 2.0 * rng.standard_normal(12)
-    # SPAMS wants one root, here without a weight and its own variable zero, and depth-first numbers.
-    children = {p: np.flatnonzero(parent == p).tolist() for p in range(-1, len(parent))}
-    order: list[int] = []
-    stack = [-1]
-    while stack:
-        order.append(stack.pop())
-        stack += children[order[-1]][::-1]
-    place = {v: k for k, v in enumerate(order)}
-    rows = [place[v] for v in order[1:]]
-    columns = [place[int(parent[v])] for v in order[1:]]
-    tree = {
-        "eta_g": np.array([0.0] + [1.0] * 12),
-        "groups": sparse.csc_matrix((np.ones(12, dtype=bool), (rows, columns)), shape=(13, 13)),
-        "own_variables": np.arange(13, dtype=np.int32),
-        "N_own_variables": np.ones(13, dtype=np.int32),
-    }
-    signal = np.asfortranarray(np.concatenate([[0.0], u[order[1:]]])[:, None])
+    tree, order = spams_tree(parent)
+    signal = np.asfortranarray(np.concatenate([[0.0], u[order]])[:, None])
     theirs = spams.proximalTree(signal, tree, lambda1=0.4, regul="tree-l2", numThreads=1)
-    assert prox(u, 0.0, 0.4, parent)[order[1:]] == pytest.approx(np.asarray(theirs)[1:, 0], abs=1e-9)
+    assert prox(u, 0.0, 0.4, parent)[order] == pytest.approx(np.asarray(theirs)[1:, 0], abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_codes_equal_those_of_spams(seed: int) -> None:
+    pytest.importorskip("spams", reason="compared with SPAMS where it is installed")
+    dictionary, X = problem(seed)
+    ours, theirs = (solver(dictionary, 1.0).codes(X, alpha=0.3).codes.toarray() for solver in (TreeLasso, SpamsTree))
+    np.testing.assert_allclose(theirs, ours, atol=1e-3)
 
 
 # -- the optimum -----------------------------------------------------------------------------------

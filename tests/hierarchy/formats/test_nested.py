@@ -159,18 +159,11 @@ def test_qualified_ids_that_no_path_tells_apart(read):
 
 def test_a_deep_hierarchy(tmp_path):
     pytest.importorskip("yaml", reason="comes with the extra formats")
-    deep = Hierarchy.from_edges([(f"s{i}", f"s{i + 1}") for i in range(1_500)])
-    with pytest.raises(HierarchyError, match=r"nested JSON cannot hold 1,500 levels; write \.csv, \.yaml or \.json"):
+    deep = Hierarchy.from_edges([(f"s{i}", f"s{i + 1}") for i in range(1_000)])
+    with pytest.raises(HierarchyError, match=r"nested JSON cannot hold 1,000 levels; write \.csv, \.yaml or \.json"):
         write_hierarchy(deep, tmp_path / "h.nested.json")
     write_hierarchy(deep, tmp_path / "h.yaml")
     assert read_hierarchy(tmp_path / "h.yaml") == deep
-
-
-@pytest.mark.parametrize(("ending", "format"), [("yaml", "yaml"), ("txt", "outline")])
-def test_too_deep_to_be_indented(ending, format, tmp_path):
-    deep = Hierarchy.from_edges([(f"s{i}", f"s{i + 1}") for i in range(5_001)])
-    with pytest.raises(HierarchyError, match=rf"{format} cannot hold 5,001 levels, more than 5,000; write \.csv or"):
-        write_hierarchy(deep, tmp_path / f"h.{ending}")
 
 
 def test_yaml_scalars_are_text(tmp_path):

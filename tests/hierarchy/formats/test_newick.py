@@ -54,7 +54,7 @@ def test_repeated_labels(read):
 
 
 def test_a_deep_tree(tmp_path):
-    deep = Hierarchy.from_edges([(f"s{i}", f"s{i + 1}") for i in range(1_500)])
+    deep = Hierarchy.from_edges([(f"s{i}", f"s{i + 1}") for i in range(1_000)])
     write_hierarchy(deep, tmp_path / "h.nwk")
     assert read_hierarchy(tmp_path / "h.nwk") == deep
 

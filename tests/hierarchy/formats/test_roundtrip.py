@@ -144,8 +144,34 @@ def test_collapsed_chains_are_kept_or_reported_as_lost(known, tmp_path):
 @pytest.mark.parametrize("known", BOTH_WAYS, ids=lambda f: f.name)
 def test_inner_classes_are_kept_or_reported_as_lost(known, pets, tmp_path):
     lost = write_hierarchy(pets.with_classes(["animal"]), tmp_path / f"h{known.extensions[0]}")
-    told = f"{known.name}: the own leaf of 1 inner class becomes a plain leaf: its class is lost"
+    what = "1 class above other classes ('animal') written as a concept alone"
+    told = f"{known.name}: {what}; images with this label make it a class again"
     assert (told in lost) == ("classes" not in known.keeps)
+
+
+@pytest.mark.parametrize("known", BOTH_WAYS, ids=lambda f: f.name)
+def test_no_file_has_a_concept_that_is_only_the_leaf_of_a_class(known, pets, tmp_path):
+    file = tmp_path / f"h{known.extensions[0]}"
+    write_hierarchy(pets.with_classes(["animal"]), file)
+    assert ("unspecified" in file.read_text()) == ("classes" in known.keeps)
+    assert read_hierarchy(file).with_classes(["animal"]).leaf_of("animal") == "animal (unspecified)"
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("h.csv", "parent,child,name\nthing,n1,animal\nn1,n1 (itself),animal\nn1,cat,cat\nthing,car,car\n"),
+        ("h.txt", "thing\n  n1\n    n1 (itself)\n    cat\n  car\n"),
+        ("h.nested.json", '{"thing": {"n1": {"n1 (itself)": {}, "cat": {}}, "car": {}}}'),
+    ],
+)
+def test_a_leaf_called_itself_is_the_leaf_of_its_class(file, text, tmp_path):
+    """Earlier versions wrote the leaf of a class that is an inner concept like this."""
+    (tmp_path / file).write_text(text)
+    h = read_hierarchy(tmp_path / file)
+    assert dict(h.own_leaves) == {"n1": "n1 (itself)"}
+    assert h.class_of("n1 (itself)") == "n1"
+    assert h.with_classes(["n1", "cat", "car"]) == h
 
 
 # Any character a file in UTF-8 can hold; a cell of an edge list has no blanks around it.

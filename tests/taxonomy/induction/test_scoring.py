@@ -202,6 +202,7 @@ def cifar10_wordnet():
     return Hierarchy.from_edges([(a, ids.get(b, b)) for a, b in edges], names)
 
 
+@pytest.mark.slow
 def test_the_gold_tree_by_hand_is_wordnets():
     scores = score_induced(BY_HAND, cifar10_wordnet().as_tree("first"))
     assert [scores[name] for name in AGAINST_GOLD] == [1, 1, 1, 1]

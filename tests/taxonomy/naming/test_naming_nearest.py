@@ -8,7 +8,7 @@ from hcep import ConceptDictionary, HCEPClassifier, Hierarchy
 from hcep.dictionary.transform import EmbeddingTransform
 from hcep.errors import DictionaryError, HCEPError
 from hcep.taxonomy.naming import name_atoms
-from hcep.taxonomy.naming.nearest import raw_atoms
+from hcep.taxonomy.naming.nearest import MANY_PHRASES, raw_atoms
 from hcep.taxonomy.naming.phrases import embed_phrases
 from tests.taxonomy.naming.bear_space import (
     AXES,
@@ -109,6 +109,13 @@ def test_centring_removes_what_all_texts_share():
     assert not shared.centered
     spread = {names["bear", "polar_bear"].phrases[0].score for names in (shared, centred)}
     assert max(spread) > 5 * min(spread)
+
+
+def test_many_phrases_are_centred_by_default():
+    texts = np.random.default_rng(0).standard_normal((MANY_PHRASES, len(AXES))) + 3.0
+    phrases = [f"phrase {i}" for i in range(MANY_PHRASES)]
+    assert name_atoms(bears(), phrases, texts) == name_atoms(bears(), phrases, texts, center=True)
+    assert name_atoms(bears(), phrases[1:], texts[1:]) == name_atoms(bears(), phrases[1:], texts[1:], center=False)
 
 
 @settings(max_examples=30, deadline=None)

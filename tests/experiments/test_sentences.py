@@ -1,0 +1,61 @@
+"""No sentence on the pages contradicts the verdicts of its rows."""
+
+from pathlib import Path
+
+import pytest
+
+from experiments import sentences
+from experiments.measuring import measured, method_cell
+from experiments.records import TEXTS
+from experiments.tasks import sample
+from experiments.ties import reordered
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_no_sentence_is_contradicted_by_a_verdict() -> None:
+    assert list(sentences.contradictions(ROOT)) == []
+
+
+def test_every_sentence_of_a_summary_is_checked() -> None:
+    known = {sentence["text"] for sentence in sentences.SENTENCES}
+    shorts = [text["short"] for text in TEXTS.values() if isinstance(text.get("short"), str)]
+    assert [one for short in shorts for one in sentences.split_sentences(short) if one not in known] == []
+
+
+def test_every_sentence_that_compares_methods_is_checked() -> None:
+    assert list(sentences.unchecked(ROOT)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "claim", "message"),
+    [
+        ("Ours wins.", "✓ ours is above theirs", None),
+        ("Ours wins.", "≈ ours is above theirs", "'Ours wins.' is contradicted: ✓ ours is above theirs: .9"),
+        ("Ours wins.", "✓ ours is below", "x has no claim 'ours is below', on which 'Ours wins.' relies"),
+        ("Ours loses.", "✓ ours is above", "docs/results.md does not have the sentence 'Ours loses.'"),
+    ],
+)
+def test_a_contradiction_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, claim: str, message: str | None
+) -> None:
+    (tmp_path / "docs").mkdir()
+    page = "## X\n\n`python -m experiments x`. Who wins?\n\nOurs\nwins.\n\n- ✓ ours is above theirs: .9\n"
+    (tmp_path / "docs" / "results.md").write_text(page, encoding="utf-8")
+    monkeypatch.setattr(sentences, "SENTENCES", [{"experiment": "x", "text": text, "claims": [claim]}])
+    assert list(sentences.contradictions(tmp_path)) == ([message] if message else [])
+
+
+def test_a_method_without_concepts_is_scored_by_the_path_of_its_class() -> None:
+    task = sample().first_classes(3).first_images(30)
+    row, graded = measured(method_cell("linear-probe"), task)
+    paths = {task.hierarchy.paths(task.hierarchy.leaf_of(label))[0] for label in graded.scores.predicted}
+    assert set(graded.result) == paths
+    assert row["support_precision"] >= row["accuracy"] > 0.5
+
+
+def test_reordering_siblings_changes_nothing_else() -> None:
+    tree = sample().hierarchy
+    other = reordered(tree, 0)
+    assert other.ids != tree.ids
+    assert set(other.edges) == set(tree.edges)
