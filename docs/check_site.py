@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 #: Bytes of a page with its own pictures, scripts and styles.
-MAX_WEIGHT = 1_000_000
+MAX_WEIGHT = 2_000_000
 #: Elements whose address the browser fetches by itself, and the attribute that holds it.
 FETCHED = {"script": "src", "img": "src", "source": "src", "iframe": "src", "video": "src", "link": "href"}
 

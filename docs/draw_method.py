@@ -29,7 +29,7 @@ def plane(axes: tuple[Axes, Axes]) -> None:
     tree = Hierarchy.from_edges(EDGES)
     concepts = ConceptDictionary.from_leaf_embeddings(tree, LEAVES)
     at = {name: concepts.synset_embedding(name) for name in tree.ids}
-    found = hb_omp(PHOTO[None], concepts, beam_width=None, anchor=0.3)
+    found = hb_omp(PHOTO[None], concepts, beam_width=None, anchor=0.03)
     for ax in axes:
         for name, place in at.items():
             ax.plot(*place, "o", color=QUIET, ms=4)

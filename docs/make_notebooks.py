@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+import tempfile
 from pathlib import Path
 
 import nbformat
@@ -14,7 +15,7 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-SCRIPTS = ("03_why_not", "08_few_shots")
+SCRIPTS = ("02_own_photos", "07_open_a_classifier")
 KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 
 
@@ -49,4 +50,7 @@ if __name__ == "__main__":
     target.mkdir(parents=True, exist_ok=True)
     for name in SCRIPTS:
         book = notebook((EXAMPLES / f"{name}.py").read_text(encoding="utf-8"))
-        nbformat.write(executed(book, target), target / f"{name}.ipynb")
+        text = nbformat.writes(executed(book, target))
+        # Temporary folders have another name in every run.
+        text = re.sub(re.escape(tempfile.gettempdir()) + r"/\w+/", "", text)
+        (target / f"{name}.ipynb").write_text(text + "\n", encoding="utf-8")

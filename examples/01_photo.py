@@ -20,7 +20,7 @@ china = explain_images([folder / "china.jpg"], where=True)[0]
 print(china.line())
 
 # %%
-# "Unsure" is part of the answer, and so is what else it could be:
+# The answer stops where the model can be sure. What else it could be:
 for rival in china.rivals:
     print(f"{rival.name:12} {rival.probability:5.1%}   {rival.trail()}")
 

@@ -1,63 +1,62 @@
 """
-Your own folder, your own tree
-==============================
+Your photos and your tree
+=========================
 
-A folder with one subfolder per class and a table of the classes are enough. Here the "classes" are patches cut from
-two photos, so that the example needs no data of its own; with yours, start at the second step.
+A folder of photos with one subfolder per class, and a table of the classes with their groups, are all you need. You get
+a model that answers at the level it can be sure of, says why, and can learn a new class later.
 """
 
 # %%
-# Some photos: patches of a temple roof, of the sky, of petals and of leaves.
+# The bundled sample has such a folder and such a table. With your own, start at the next step.
 import tempfile
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
-import sklearn.datasets
-from PIL import Image
 
-from hcep import HCEPClassifier, explain_images, read_hierarchy
+from hcep import explain_images
+from hcep.datasets.sample_data import write_sample
 from hcep.embeddings import load_encoder
+from hcep.embeddings.images import open_image
+from hcep.models import read_model
+from hcep.models.fit_data import fit_data
 
-work = Path(tempfile.mkdtemp())
-china, flower = (Image.fromarray(image) for image in sklearn.datasets.load_sample_images().images)
-REGIONS = {  # left, top, right, bottom
-    "roof": (china, 60, 170, 560, 320),
-    "sky": (china, 0, 0, 640, 90),
-    "petals": (flower, 180, 60, 460, 330),
-    "leaves": (flower, 470, 0, 640, 420),
-}
-random = np.random.default_rng(0)
-for name, (photo, left, top, right, bottom) in REGIONS.items():
-    for number in range(12):
-        side = 80
-        x, y = random.integers(left, right - side), random.integers(top, bottom - side)
-        target = work / "photos" / ("train" if number < 8 else "val") / name / f"{number}.png"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        photo.crop((x, y, x + side, y + side)).save(target)
+sample = write_sample(Path(tempfile.mkdtemp()) / "sample")
+photos = sample / "photos"
+print(sorted(str(path.relative_to(sample)) for path in photos.glob("*/*")))
+print((sample / "things.csv").read_text())
 
 # %%
-# The tree, as a spreadsheet would save it: one column per level. Reading says what the table was taken for.
-table = work / "tree.csv"
-table.write_text("kind,part\nbuilt,roof\nair,sky\nplant,petals\nplant,leaves\n")
-hierarchy = read_hierarchy(table)
-print(hierarchy)
+# Fit and save a model. On the command line: ``hcep fit sample/photos --hierarchy sample/things.csv -o model/``.
+folder = sample / "model"
+model = fit_data(photos, folder, str(sample / "things.csv"))
+print(model.hierarchy_.format_tree())
 
 # %%
-# Encode, fit, score. On the command line: ``hcep fit photos/ --hierarchy tree.csv -o model/``.
+# Explain photos that the model has not seen: the answer, the path of concepts, and where in the photo each of them is.
+answers = explain_images([photos / "val" / name / "0.jpg" for name in ("cat", "pagoda", "rocket")], folder, where=True)
+for answer in answers:
+    print(answer.line())
+
+# %%
+figure, axes = plt.subplots(len(answers), 1, figsize=(5, 5), dpi=72)
+for axis, answer in zip(axes, answers, strict=True):
+    axis.imshow(answer.strip(140))
+    axis.set_title(answer.headline(), loc="left")
+    axis.axis("off")
+figure.tight_layout()
+
+# %%
+# In a notebook, an answer shows itself as a card. This is a flower, and the model knows no flowers:
+dahlia = sample / "dahlia" / "val" / "0.jpg"
+explain_images(dahlia, folder, where=True)[0]
+
+# %%
+# Ten photos and a place in the tree add the class. Nothing is fitted again. On the command line:
+# ``hcep model add model/ sample/dahlia/train --class dahlia --under "living thing"``.
 encoder = load_encoder("efficientnet-lite2")
-
-
-def embedded(split: str) -> tuple[np.ndarray, np.ndarray]:
-    files = sorted((work / "photos" / split).glob("*/*.png"))
-    images = np.stack([encoder.preprocess(Image.open(file)) for file in files])
-    return encoder.encode_images(images), np.array([file.parent.name for file in files])
-
-
-X, y = embedded("train")
-X_val, y_val = embedded("val")
-model = HCEPClassifier(hierarchy).fit(X, y)
-print(f"accuracy on patches it has not seen: {model.score(X_val, y_val):.2f}")
-
-# %%
-# The explanation of one of them:
-print(explain_images(X_val[:1], model)[0].line())
+files = sorted((sample / "dahlia" / "train").glob("*.jpg"))
+pixels = np.stack([encoder.preprocess(open_image(file)) for file in files])
+model = read_model(folder).classifier
+model.add_class("dahlia", "living thing", encoder.encode_images(pixels))
+print(explain_images(dahlia, model, encoder=encoder)[0].line())

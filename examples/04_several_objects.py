@@ -9,6 +9,7 @@ search for one find as many; docs/several.md has harder pictures, where they do 
 
 # %%
 # Averages of two validation images of different classes stand for such pictures.
+import matplotlib.pyplot as plt
 import numpy as np
 
 from hcep import HCEPClassifier
@@ -40,3 +41,10 @@ print(f"says several: {np.mean(several > 1):.0%} of pictures of two, {np.mean(al
 # One of them, with the share of the picture that each object has:
 for share, path in zip(both.shares[0], both.paths[0], strict=True):
     print(f"{share:.0%}", " → ".join(model.hierarchy_.name(concept) for concept in path))
+
+# %%
+# How often each way finds both objects:
+figure, axis = plt.subplots(figsize=(5, 2.2))
+axis.barh(["two likeliest classes", "sum of two paths"], [100 * single, 100 * found], color=["0.6", "tab:blue"])
+axis.set_xlabel("pictures in which both objects are found (%)")
+figure.tight_layout()

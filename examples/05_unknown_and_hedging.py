@@ -9,6 +9,7 @@ with the concept they are a kind of.
 
 # %%
 # Nine of the sample's ten classes; the church is kept away. Half of the validation images calibrate.
+import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
@@ -47,3 +48,12 @@ print(f"called unknown at 5 % false alarms: {model.is_unknown(strangers).mean():
 kinds, counts = np.unique(model.unknown_kind(strangers).astype(str), return_counts=True)
 for kind, count in sorted(zip(kinds, counts, strict=True), key=lambda pair: -pair[1])[:3]:
     print(f"  {count} are taken for a kind of {model.hierarchy_.name(kind)}")
+
+# %%
+# The scores of known and unknown images, and the mark above which an image is called unknown:
+figure, axis = plt.subplots(figsize=(6, 2.8))
+bins = np.linspace(scores.min(), scores.max(), 30)
+axis.hist([scores[~is_new], scores[is_new]], bins, label=["known classes", "churches"], color=["tab:blue", "tab:red"])
+axis.set_xlabel("novelty score")
+axis.legend()
+figure.tight_layout()

@@ -9,6 +9,7 @@ Only a few images per class are drawn here so that the example is quick.
 # %%
 import time
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 from hcep import ConceptDictionary, Hierarchy, hb_omp
@@ -38,3 +39,15 @@ found = hb_omp(X, dictionary, beam_width=None, anchor=1.0)
 seconds = time.perf_counter() - began
 right = np.mean([path[-1] == leaf for path, leaf in zip(found.paths, truth, strict=True)])
 print(f"{len(hierarchy.leaves):,} classes: {len(X) / seconds:,.0f} images per second, {right:.1%} exactly right")
+
+# %%
+# How many of the paths are right down to each level:
+paths = [(*hierarchy.ancestors(leaf), leaf) for leaf in truth]
+depth = [
+    np.mean([level < len(p) and p[level] in set(t) for p, t in zip(found.paths, paths, strict=True)])
+    for level in range(3)
+]
+figure, axis = plt.subplots(figsize=(5, 2.5))
+axis.bar(["group", "family", "class"], [100 * share for share in depth], color="tab:blue")
+axis.set_ylabel("right (%)")
+figure.tight_layout()
