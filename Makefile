@@ -4,6 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # Test files run in parallel on all cores, the longest first. Tests that measure time run one after the other.
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
+# CI sets these to a file: `make test` writes what passed, and `make test-all` leaves it out (tests/passed.py).
+RECORD := $(if $(RECORD_PASSED),-p tests.passed --record-passed $(RECORD_PASSED))
+SKIP   := $(if $(SKIP_PASSED),-p tests.passed --skip-passed $(SKIP_PASSED))
 # Bytecode is compiled when a module is first used; most modules never are. It must be kept, or every process compiles again.
 unexport PYTHONDONTWRITEBYTECODE
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
@@ -18,11 +21,11 @@ demo: $(VENV)/photos ## install the package with its built-in encoder, and show 
 	$(BIN)/hcep demo
 
 test: $(VENV)/test ## run the tests that need no large extra (under 3 minutes)
-	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
+	$(BIN)/python -m pytest -m "not slow" $(PARALLEL) $(RECORD)
 
 test-all: $(VENV)/all ## run every test, with all extras installed
-	$(BIN)/python -m pytest -m "not alone" $(PARALLEL)
-	$(BIN)/python -m pytest -m alone
+	$(BIN)/python -m pytest -m "not alone" $(PARALLEL) $(SKIP)
+	$(BIN)/python -m pytest -m alone $(SKIP)
 
 ROUNDS ?= 10
 fuzz: $(VENV)/test ## search for new counterexamples: run the property tests ROUNDS=10 times and feed 10,000 corrupt files to every reader
