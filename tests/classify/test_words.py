@@ -6,6 +6,8 @@ from scipy.special import softmax
 
 from hcep import HCEPClassifier, HCEPError, Hierarchy, explain_images, load, save
 from hcep.dictionary.transform import unit_rows
+from hcep.hierarchy.imagenet import imagenet_hierarchy
+from tests.conftest import shared_file
 
 TREE = Hierarchy.from_edges(
     [("thing", group) for group in "ABC"] + [(group, f"{group}{i}") for group in "ABC" for i in range(1, 5)]
@@ -46,6 +48,17 @@ def test_without_images_probabilities_are_the_softmax_of_cosines(tmp_path):
     assert model.words_.share == 1.0
     save(model, tmp_path / "model")
     np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(NEW), model.predict_proba(NEW))
+
+
+@pytest.mark.parametrize("precision", [np.float16, np.float32, np.float64])
+def test_texts_of_clip_give_the_softmax_of_cosines_in_every_precision(precision):
+    with np.load(shared_file("data/clip_vitb32/imagenet1k_6shot.npz"), allow_pickle=False) as data:
+        wnids, texts, images = data["wnids"], data["text_photo"].astype(float), data["embeddings"][::6]
+    images = images.astype(precision)
+    expected = unit_rows(images.astype(float)) @ unit_rows(texts[np.argsort(wnids)]).T
+    model = HCEPClassifier(imagenet_hierarchy()).fit(images[:0], [], texts=dict(zip(wnids.tolist(), texts, strict=True)))
+    for probabilities in (model.predict_proba(images), model.path_model().infer(images).probabilities):
+        np.testing.assert_allclose(probabilities, softmax(expected / 0.01, axis=1), rtol=0, atol=1e-6)
 
 
 def test_words_and_pictures_are_better_than_either(model):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hcep.dictionary.checks import Embeddings
+from hcep.dictionary.checks import Embeddings, working_dtype
 from hcep.errors import DictionaryError, quote
 
 
@@ -98,6 +98,10 @@ class EmbeddingTransform:
         if self.constants is not None:
             constant = constant + directions[:, n_columns - self.n_constants :] @ self.constants
         return back, constant
+
+    def working_dtype(self, X: NDArray[Any]) -> np.dtype[Any]:
+        """Return the precision for images: double for texts alone, whose cosines are divided by a small temperature."""
+        return working_dtype(X) if self.scale > 0.0 else np.dtype(np.float64)
 
     @property
     def is_identity(self) -> bool:

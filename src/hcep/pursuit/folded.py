@@ -21,7 +21,7 @@ from scipy import sparse
 from scipy.linalg import qr, solve_triangular
 
 from hcep.dictionary import ConceptDictionary, PathProblem
-from hcep.dictionary.checks import CHUNK, Embeddings, check_shape, refuse_non_finite, working_dtype
+from hcep.dictionary.checks import CHUNK, Embeddings, check_shape, refuse_non_finite
 from hcep.dictionary.transform import prepared_rows
 from hcep.pursuit.blocks import FEW, block_size, for_blocks, squared_norms
 from hcep.pursuit.search import score_labels
@@ -184,7 +184,7 @@ def for_scores(
     """
     rows = check_shape(X, dictionary.n_dims)
     problem = dictionary.path_problem(anchor)
-    precisions = (working_dtype(rows).name, "float64", None)
+    precisions = (dictionary.transform.working_dtype(rows).name, "float64", None)
     Fold.of(dictionary, problem, precisions[0])  # build it once, before the threads start
     local = threading.local()
 

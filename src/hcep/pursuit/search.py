@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hcep._checks import require_not_negative, require_positive
 from hcep.dictionary import ConceptDictionary, PathProblem
-from hcep.dictionary.checks import check_shape, refuse_non_finite, working_dtype
+from hcep.dictionary.checks import check_shape, refuse_non_finite
 from hcep.dictionary.path_problem import namespace
 from hcep.errors import HCEPError, quote
 from hcep.pursuit.blocks import BLOCK, FEW, block_size, for_blocks, n_threads
@@ -257,7 +257,7 @@ def search(
         tables = tables._replace(share=np.ones_like(tables.share))
     nodes = np.full((n, n_best), -1, dtype=np.int32)
     norms = np.full((n, n_best), np.nan)
-    coefficients = np.zeros((n, depth), dtype=working_dtype(rows))
+    coefficients = np.zeros((n, depth), dtype=dictionary.transform.working_dtype(rows))
     steps = np.full(trace_shape, -1, dtype=np.int32)
     step_norms = np.full(steps.shape, np.nan)
     shares, own_shares = (np.full((n, depth), np.nan) if explained else None for _ in range(2))
@@ -338,7 +338,7 @@ def project(
     lazily: bool = False,
 ) -> Images:
     """Transform a block of images into the dictionary's space, and compute their products unless `lazily` is set."""
-    raw = rows[block].astype(working_dtype(rows), copy=False)
+    raw = rows[block].astype(dictionary.transform.working_dtype(rows), copy=False)
     refuse_non_finite(raw, first_row=block.start)
     x = np.ascontiguousarray(dictionary.transform(raw))
     directions = problem.directions32 if x.dtype == np.float32 else problem.directions
