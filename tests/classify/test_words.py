@@ -56,7 +56,8 @@ def test_texts_of_clip_give_the_softmax_of_cosines_in_every_precision(precision)
         wnids, texts, images = data["wnids"], data["text_photo"].astype(float), data["embeddings"][::6]
     images = images.astype(precision)
     expected = unit_rows(images.astype(float)) @ unit_rows(texts[np.argsort(wnids)]).T
-    model = HCEPClassifier(imagenet_hierarchy()).fit(images[:0], [], texts=dict(zip(wnids.tolist(), texts, strict=True)))
+    by_class = dict(zip(wnids.tolist(), texts, strict=True))
+    model = HCEPClassifier(imagenet_hierarchy()).fit(images[:0], [], texts=by_class)
     for probabilities in (model.predict_proba(images), model.path_model().infer(images).probabilities):
         np.testing.assert_allclose(probabilities, softmax(expected / 0.01, axis=1), rtol=0, atol=1e-6)
 
@@ -199,8 +200,16 @@ def test_invalid_texts_are_rejected(options, texts, message):
         HCEPClassifier(TREE, **options).fit(X, Y, texts=texts)
 
 
-def test_a_new_class_needs_a_text_if_the_others_have_one(model):
-    with pytest.raises(HCEPError, match="the model has texts: pass text"):
-        model.add_class("A9", "A", X[:2])
+def test_a_new_class_without_a_text_has_the_one_that_its_images_predict():
+    seen = Y != "B2"
+    model = HCEPClassifier(TREE).fit(X[seen], Y[seen], texts=dict(zip(LEAVES, TEXTS, strict=True)) | {"B2": TEXTS[0]})
+    model.remove_class("B2").add_class("B2", "B", X[~seen])
+    word_part = model.dictionary_.synset_embedding("B2")[N_DIMS:]
+    assert np.linalg.norm(word_part) == pytest.approx(model.words_.text_scale)
+    assert LEAVES[int((unit_rows(TEXTS) @ word_part).argmax())].startswith("B")
+    assert np.mean(model.predict(NEW[TRUE == "B2"]) == "B2") > 0.8
+
+
+def test_a_model_without_texts_takes_none_for_a_new_class():
     with pytest.raises(HCEPError, match="the model has no texts: leave out text"):
         HCEPClassifier(TREE).fit(X, Y).add_class("A9", "A", X[:2], text=TEXTS[0])

@@ -5,6 +5,7 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
@@ -312,3 +313,30 @@ def test_fit_says_why_corrections_change_nothing(model, photos, tree, tmp_path):
     assert "0 of 24 images have another class" in notes
     assert "of its 2 corrections 1 are of other photos, which `hcep model learn` teaches" in notes
     assert "1 confirm the label" in notes
+
+
+def test_a_new_class_of_a_model_of_words_and_pictures_is_learned_with_its_text(photos, tree, tmp_path):  # noqa: F811
+    from hcep.models import read_model
+
+    own, file, kinds = tmp_path / "m", tmp_path / "kept.jsonl", photos / "val"
+    texts = np.random.default_rng(0).normal(size=(5, 12))
+    names = np.array(["cat", "dog", "car", "bus", "lorry"])
+    np.savez(tmp_path / "texts.npz", embeddings=texts, names=names)
+    np.savez(tmp_path / "known.npz", embeddings=texts[:4], names=names[:4])
+    words = ("--encoder", ENCODER, "--hierarchy", tree, "--vocabulary", tmp_path / "known.npz")
+    run("fit", photos, *words, "-o", own)
+    correct = ("correct", own, "--corrections", file)
+    run(*correct, kinds / "car" / "0.png", kinds / "car" / "1.png", "--class", "lorry", "--under", "vehicle")
+    before = read_model(own).document.checksum
+    lacking = ("model", "learn", own, file, "--encoder", ENCODER, "--vocabulary", tmp_path / "known.npz")
+    fails("--vocabulary: there is no text of 'lorry'", *lacking)
+    assert read_model(own).document.checksum == before
+    assert "There is no text of 'lorry', so a regression predicts it" in learned(own, file)["notes"][0]
+    run("correct", own, photos / "train" / "cat" / "3.png", "--class", "dog", "--corrections", file)
+    record = learned(own, file, "--vocabulary", tmp_path / "texts.npz")
+    assert record["what"] == "learned from 3 corrections by fitting again"
+    assert not any("no text" in note for note in record["notes"])
+    fitted = read_model(own).classifier  # the new fit has the texts of all classes
+    parts = fitted.dictionary_.word_block[fitted.path_model().leaf_index] / fitted.words_.text_scale
+    expected = texts[[names.tolist().index(label) for label in fitted.classes_]]
+    np.testing.assert_allclose(parts, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-6)

@@ -799,17 +799,22 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         ----------
         name : the label, of the same type as the others
         parent : id or name of a concept; None is the root. A class that gets another below it stays a class.
-        text : (n_dims,) or (n_texts, n_dims) array; the text of the class, if the model was fitted with texts
+        text : (n_dims,) or (n_texts, n_dims) array; the text of the class, if the model was fitted with texts. Without
+            it, a regression over the other classes predicts the text from the images, and the class is found less often
         """
         images, above = self._images_to_add(X), self.place_of_class(name, parent)
         mean = ClassMean.of(images, np.ones(len(images)), self.dictionary_.transform)
-        if (text is None) != (self.words_ is None):
-            need = "has texts: pass text, the vector of the name" if text is None else "has no texts: leave out text"
-            raise HCEPError(f"the model {need} of {quote(name)}")
-        if text is not None and self.words_ is not None:
+        means = self._class_means()
+        if text is not None and self.words_ is None:
+            raise HCEPError(f"the model has no texts: leave out text of {quote(name)}")
+        if self.words_ is not None:
+            if text is None:
+                known = [one for one in means.values() if one.n_images]
+                pictures, words = (np.stack([getattr(one, view) for one in known]) for view in ("mean", "words"))
+                text = predicted_means(pictures, words, mean.mean[None])
             vector = checked_texts({name: text}, (), [str(name)], self.dictionary_.n_dims)[str(name)]
             mean = mean._replace(words=self.words_.text_scale * vector)
-        self._rebuild(growing.with_class(self._graph_to_grow(), str(name), above), {**self._class_means(), name: mean})
+        self._rebuild(growing.with_class(self._graph_to_grow(), str(name), above), {**means, name: mean})
         self.n_grown_ += len(images)
         return self
 

@@ -35,9 +35,9 @@ def add(
     """Add labelled images to the classes of a model; with --class, add a new class.
 
     A new class takes the images with its label, or all images if none has that label, and is below the root without
-    --under. In a model of words and pictures it also takes the texts with its label from --vocabulary. Images with a
-    label above classes teach the classes below it. Parameters, which the model keeps: coarse (below, own, drop),
-    unlabelled (ignore, use).
+    --under. In a model of words and pictures it also takes the texts with its label from --vocabulary, or its name by
+    the text tower of the encoder. Images with a label above classes teach the classes below it. Parameters, which the
+    model keeps: coarse (below, own, drop), unlabelled (ignore, use).
     """
     from hcep.models.model_encoder import own_labels
 
@@ -84,15 +84,16 @@ def _add_class(
     **reading: Any,
 ) -> None:
     """Add a class from its images and texts; its place and texts are checked before anything is encoded."""
-    from hcep.embeddings.texts import texts_of_class
+    from hcep.evaluate.learning import NO_TEXT
+    from hcep.models.model_encoder import text_of_class
 
-    before = models.read_model(model).classifier.set_params(**parameters)
+    saved = models.read_model(model)
+    before = saved.classifier.set_params(**parameters)
     own = int(name) if before.classes_.dtype.kind in "iu" and name.isdigit() else name
     above = before.place_of_class(own, parent)
-    if (before.words_ is None) != (vocabulary is None):
-        need = "the model has no texts; leave it out" if vocabulary else f"give a file with a text of {quote(name)}"
-        raise HCEPError(f"--vocabulary: {need}")
-    text = texts_of_class(vocabulary, name, before.dictionary_.n_dims) if vocabulary else None
+    text = text_of_class(saved, name, parent, vocabulary, reading["encoder"])
+    if before.words_ is not None and text is None:
+        tell(NO_TEXT.format(quote(name)))
     images = _read(model, data, split, **reading)
     known = None if images.labels is None else np.asarray(images.labels, dtype=object)
     X = images.X if known is None or name not in known else images.X[known == name]
@@ -206,26 +207,35 @@ def learn(
     corrections: Annotated[Path, argument("Corrections file (see `hcep correct`).", metavar="CORRECTIONS")],
     *,
     data: opt.LabelledData = None,
+    vocabulary: opt.Vocabulary = None,
     encoder: opt.Encoder = None,
     json_: opt.Json = False,
 ) -> None:
     """Learn from corrections, and measure the effect on photos that were not corrected.
 
     Corrected photos are looked for in the model's training photos, in --data and where they were when they were
-    corrected. Labelled photos of --data that were neither corrected nor fitted on measure the effect. The model gets a
-    new version; `hcep model undo` goes back.
+    corrected. Labelled photos of --data that were neither corrected nor fitted on measure the effect. In a model of
+    words and pictures, a new class takes its text from --vocabulary, or by the text tower of the encoder. The model
+    gets a new version; `hcep model undo` goes back.
     """
     import msgspec
 
     from hcep.evaluate.learning import learn as learn_corrections
     from hcep.explain.corrections import read_corrections
     from hcep.explain.photos import encode_files
+    from hcep.models.model_encoder import text_of_class
 
     saved = models.read_model(model)
     file = read_corrections(corrections, saved.hierarchy, tell)
     assert file is not None
     sources = [] if data is None else [_read(model, data, None, encoder=encoder)]
-    learned = learn_corrections(model, file, sources, encode=lambda files: encode_files(files, saved, encoder))
+    learned = learn_corrections(
+        model,
+        file,
+        sources,
+        encode=lambda files: encode_files(files, saved, encoder),
+        text_of=lambda name, under: text_of_class(saved, name, under, vocabulary, encoder),
+    )
     if json_:
         scores = {"before": learned.before, "after": learned.after}
         figures = {name: one and {"accuracy": one[0], "calibration_error": one[1]} for name, one in scores.items()}

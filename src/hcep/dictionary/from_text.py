@@ -118,7 +118,8 @@ def _unit_text(concept: str, vectors: ArrayLike, n_dims: int | None) -> Floats:
 def predicted_means(texts: Floats, means: Floats, others: Floats) -> Floats:
     """Predict the mean image of classes from their texts, by ridge regression over classes that have both.
 
-    The penalty is the one that predicts each class best when that class is left out.
+    With the two exchanged it predicts texts. The penalty is the one that predicts each class best when that class is
+    left out.
 
     Parameters
     ----------

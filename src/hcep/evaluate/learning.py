@@ -17,7 +17,7 @@ from hcep.classify.coarse import EITHER
 from hcep.classify.left_out import rank_in_class
 from hcep.embeddings import Embeddings, EmbeddingStore
 from hcep.embeddings.images import content_hash
-from hcep.errors import HCEPError, HierarchyError, counted
+from hcep.errors import HCEPError, HierarchyError, counted, quote
 from hcep.evaluate.statistics import expected_calibration_error
 from hcep.explain.corrections import Correction, Corrections, any_but, image_hash
 from hcep.explain.neighbours import fitted_on, recorded_photos
@@ -33,6 +33,10 @@ MEASURED, LISTED = 2000, 20
 #: known photos of a class that its own share is taken from.
 FALSE_ALARMS, ENOUGH = 0.1, 20
 Vectors = Mapping[str, NDArray[Any]]
+NO_TEXT = (
+    "There is no text of {}, so a regression predicts it from the photos; with its text (--vocabulary, or an encoder "
+    "with a text tower) the class is recognised more often"
+)
 BY_HALVES = (
     "The model was fitted on all labelled photos. To measure the effect, it was fitted to each half of them and "
     "answered for the other half."
@@ -112,6 +116,7 @@ def learn(
     vectors: Vectors | None = None,
     *,
     encode: Callable[[Sequence[Path]], NDArray[Any]] | None = None,
+    text_of: Callable[[str, str], NDArray[Any] | None] | None = None,
 ) -> Learned:
     """Save a new version of a model that has learned from corrections; `hcep.models.undo_change` goes back.
 
@@ -132,6 +137,8 @@ def learn(
         hash, and labelled photos that were neither corrected nor fitted on measure the effect
     vectors : (n_dims,) embeddings of further photos, by hash
     encode : embeddings of photo files, (n_files, n_dims); for corrected photos whose files are still where they were
+    text_of : text vectors of a new class by its label and the concept above it, or None if there are none; for a model
+        that was fitted with texts
     """
     saved = read_model(folder)
     base = learning_base(saved)
@@ -145,6 +152,10 @@ def learn(
     lessons, notes = _lessons(wanted, at_hand, base)
     if not lessons:
         raise HCEPError("; ".join(["there is nothing to learn", *notes]))
+    new = {one.label: one.under for one in lessons if one.label is not None and one.under is not None}
+    texts = {label: None if text_of is None else text_of(label, under) for label, under in new.items()}
+    if base.classifier.words_ is not None:
+        notes += [NO_TEXT.format(quote(label)) for label, text in texts.items() if text is None]
     refit, confirmed = _relabelled(base, training, lessons)
     outside = [one for one in lessons if one.image not in confirmed]
     if refit is not None:
@@ -156,7 +167,7 @@ def learn(
         was_calibrated = model.held_out_ is not None
         if refit is not None:
             refit.fit(model)
-        _grow(model, [one for one in outside if one.label is not None])
+        _grow(model, [one for one in outside if one.label is not None], texts)
         known = X if len(X) or training is None else training.select(rows=_spread(len(training))).to_numpy(np.float32)
         _teach_unknown(model, [one.x for one in lessons if one.label is None], known)
         if was_calibrated and len(X):
@@ -165,7 +176,7 @@ def learn(
     what = f"learned from {counted(len(lessons), 'correction')}{' by fitting again' if refit is not None else ''}"
     halves = None
     if not len(X) and training is not None and len(training) <= IN_MEMORY:
-        halves = _scores_of_halves(base, training, refit, outside, set(corrections.in_force))
+        halves = _scores_of_halves(base, training, refit, outside, set(corrections.in_force), texts)
     before = _score([_answer(base.classifier, X)], [y]) if len(X) else None
     after = change_model(folder, what, teach, learned=(base.document.checksum, len(corrections.history)))
     if halves is not None:
@@ -253,10 +264,21 @@ class _Refit(NamedTuple):
     fitted: set[str]  # hashes
 
     def fit(self, model: HCEPClassifier) -> None:
-        if len(self.y) > IN_MEMORY:
+        if len(self.y) > IN_MEMORY and model.words_ is None:
             fit_streaming(model, self.store, self.y)
         else:
-            model.fit(self.store.to_numpy(np.float32), own_labels(model, self.y))
+            _fit_again(model, self.store.to_numpy(np.float32), self.y)
+
+
+def _fit_again(model: HCEPClassifier, X: NDArray[Any], y: NDArray[Any]) -> None:
+    """Fit a model to other images and labels, with the texts that it has."""
+    texts: dict[str, NDArray[Any]] | None = None
+    if model.words_ is not None:
+        leaves = zip(map(str, model.classes_.tolist()), model.path_model().leaves.tolist(), strict=True)
+        concepts = {**dict(leaves), **{concept: concept for concept in model.words_.concepts}}
+        place = model.hierarchy_.index
+        texts = {label: model.dictionary_.word_block[place(concept)] for label, concept in concepts.items()}
+    model.fit(X, own_labels(model, y), texts=texts)
 
 
 def _relabelled(
@@ -283,11 +305,11 @@ def _relabelled(
     return _Refit(training, np.array(y, dtype=str), set(hashes)), confirmed
 
 
-def _grow(model: HCEPClassifier, lessons: Sequence[Lesson]) -> None:
+def _grow(model: HCEPClassifier, lessons: Sequence[Lesson], texts: Mapping[str, NDArray[Any] | None]) -> None:
     """Add photos to a model, new classes first."""
-    new = dict.fromkeys((one.label, one.under) for one in lessons if one.under is not None)
+    new = dict.fromkeys((one.label, one.under) for one in lessons if one.label is not None and one.under is not None)
     for label, under in new:
-        model.add_class(label, under, np.stack([one.x for one in lessons if one.label == label]))
+        model.add_class(label, under, np.stack([one.x for one in lessons if one.label == label]), texts[label])
     rest = [one for one in lessons if one.under is None]
     if rest:
         labels = np.array([one.label for one in rest], dtype=str)
@@ -368,6 +390,7 @@ def _scores_of_halves(
     refit: _Refit | None,
     outside: Sequence[Lesson],
     corrected: set[str],
+    texts: Mapping[str, NDArray[Any] | None],
 ) -> tuple[tuple[str, ...], HeldOutScore, HeldOutScore] | None:
     """Names and scores of uncorrected training photos, by models of the other half of the training photos.
 
@@ -387,8 +410,8 @@ def _scores_of_halves(
         rows, others = np.flatnonzero(is_free & (half == h)), half != h
         for labels, lessons, answers in ((old, (), before), (new, outside, after)):
             model = SavedModel(base.folder).classifier
-            model.fit(X[others], own_labels(model, labels[others]))
-            _grow(model, [one for one in lessons if one.label is not None])
+            _fit_again(model, X[others], labels[others])
+            _grow(model, [one for one in lessons if one.label is not None], texts)
             answers.append(_answer(model, X[rows]))
         ids += ["/".join(Path(str(name)).parts[-2:]) for name in training.paths[rows].tolist()]
         truths.append(old[rows])

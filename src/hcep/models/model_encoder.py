@@ -1,6 +1,7 @@
 """The encoder of a model: loaded as it was for training; embeddings of another encoder are refused."""
 
 import os
+from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import partial
 from os import PathLike
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep.embeddings.protocol import Encoder, EncoderRecord
-from hcep.errors import HCEPError, quote, quoted
+from hcep.errors import HCEPError, MissingExtraError, quote, quoted
 from hcep.hierarchy import Hierarchy
 from hcep.models.loading import SavedModel
 
@@ -127,6 +128,34 @@ def embeddings_for(
     if check is not None:
         check(embeddings.y)
     return embeddings
+
+
+def text_of_class(
+    model: SavedModel,
+    name: str,
+    parent: str | None,
+    vocabulary: Iterable[str | PathLike[str]] | None = None,
+    encoder: Encoder | str | None = None,
+) -> NDArray[Any] | None:
+    """The text vectors of a new class, (n_texts, n_dims): from files, or by the text tower of the model's encoder.
+
+    None if there is neither, or if the model has no texts.
+    """
+    from hcep.dictionary.from_text import text_vectors
+    from hcep.embeddings.texts import texts_of_class
+
+    if model.document.fitted.words is None:
+        if vocabulary:
+            raise HCEPError("--vocabulary: the model has no texts; leave it out")
+        return None
+    if vocabulary:
+        return texts_of_class(vocabulary, name, model.dictionary.n_dims)
+    try:
+        tower = load_model_encoder(model.encoder, model.folder, encoder)
+    except (HCEPError, MissingExtraError):  # embeddings of a file need no encoder
+        return None
+    above = model.hierarchy.name(model.hierarchy.find(parent)) if parent else model.hierarchy.root
+    return text_vectors(Hierarchy.from_edges([(above, name)]), tower) if tower.has_text else None
 
 
 def own_labels(classifier: Any, labels: NDArray[Any]) -> NDArray[Any]:

@@ -31,7 +31,7 @@ from hcep.explain.photos import encode_files, encode_pixels
 from hcep.hierarchy import Hierarchy
 from hcep.models import read_model
 from hcep.models.loading import SavedModel
-from hcep.models.model_encoder import load_model_encoder, refuse_other_encoder
+from hcep.models.model_encoder import load_model_encoder, refuse_other_encoder, text_of_class
 from hcep.models.opening import builtin_model
 from hcep.models.saving import change_model, undo_change
 from hcep.models.schema import Change
@@ -332,7 +332,8 @@ class Engine:
     async def add_class(self, name: str, parent: str | None, photos: Sequence[Photo]) -> None:
         X, where = np.stack([photo.embedding for photo in photos]), parent or "the root"
         what = f"added class {name!r} under {where!r} from {len(X):,} images"
-        await self.change(what, lambda fitted: fitted.add_class(name, parent, X))
+        text = await self.run(text_of_class, self.saved, name, parent, None, self.encoder)
+        await self.change(what, lambda fitted: fitted.add_class(name, parent, X, text))
 
     @property
     def n_to_learn(self) -> int:
@@ -345,7 +346,10 @@ class Engine:
         sources = [] if self.store is None else [self.store]
         corrections, folder = self.corrections, self.saved.folder
         encode = partial(encode_files, saved=self.saved, encoder=self.encoder)
-        return await self.run(self._change, lambda: learn(folder, corrections, sources, vectors, encode=encode))
+        text_of = partial(text_of_class, self.saved, encoder=self.encoder)
+        return await self.run(
+            self._change, lambda: learn(folder, corrections, sources, vectors, encode=encode, text_of=text_of)
+        )
 
     async def fit_project(self, on_note: Callable[[str], object], on_progress: Callable[[float, str], object]) -> None:
         """Fit a model to the project's photos (see `Project.fit`), and answer with it from now on."""
