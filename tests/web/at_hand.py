@@ -51,19 +51,38 @@ class Ten(NamedTuple):
     other: Path
 
 
-def looks_well(new_page, url: str, ready: str, *steps) -> None:
-    """Nothing serious for axe in light and dark, at first and after each step; no sideways scrolling on a phone."""
+def settled(page) -> None:
+    """Wait until nothing fades or moves any more."""
+    page.wait_for_function(
+        "document.getAnimations().every((one) => one.playState !== 'running'"
+        " || one.effect.getComputedTiming().iterations === Infinity)"
+    )
+
+
+def is_accessible(page, themes: tuple[str, ...] = ("light", "dark"), picture: str = "") -> None:
+    """Nothing serious for axe; in dark, it checks contrasts alone."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed (extra test-web)")
-    for dark in (False, True):
-        page = new_page(dark=dark)
-        page.goto(url)
-        page.wait_for_selector(ready)
-        for step in (lambda page: None, *steps):
-            step(page)
-            page.wait_for_timeout(400)  # what appears has appeared
-            found = axe.Axe().run(page).response["violations"]
-            bad = [one for one in found if one["impact"] in ("serious", "critical")]
-            assert not bad, [(one["id"], one["nodes"][0]["html"][:200]) for one in bad]
+    for theme in themes:
+        page.emulate_media(color_scheme=theme)
+        page.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
+        page.wait_for_timeout(200)
+        settled(page)
+        if picture:
+            page.screenshot(path=f"{picture}-{theme}.png", full_page=True)
+        rules = {} if theme == "light" else {"options": {"runOnly": ["color-contrast"]}}
+        found = axe.Axe().run(page, **rules).response["violations"]
+        bad = [one for one in found if one["impact"] in ("serious", "critical")]
+        assert not [(theme, one["id"], [node["html"][:150] for node in one["nodes"][:3]]) for one in bad]
+
+
+def looks_well(new_page, url: str, ready: str, *steps) -> None:
+    """The page is accessible in light and dark, at first and after each step; a phone need not scroll sideways."""
+    page = new_page()
+    page.goto(url)
+    page.wait_for_selector(ready)
+    for step in (lambda page: None, *steps):
+        step(page)
+        is_accessible(page)
     page = new_page(width=390, height=844)
     page.goto(url)
     page.wait_for_selector(ready)

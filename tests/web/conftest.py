@@ -23,6 +23,8 @@ ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-backgroun
 ARGUMENTS += ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]  # a camera
 #: What the command prints when it listens.
 OPEN = re.compile(r"open (https?://\S+)")
+#: Milliseconds that a page may take for anything: other tests may be using both cores.
+PATIENCE = 300_000
 
 
 @dataclass
@@ -44,7 +46,7 @@ class Server:
         return self.process.wait(30)
 
 
-def start(log: Path, *arguments: str, seconds: float = 90) -> Server:
+def start(log: Path, *arguments: str, seconds: float = 300) -> Server:
     """Run `hcep serve` on a free port until it answers."""
     command = [
         sys.executable,
@@ -149,6 +151,7 @@ def new_page(browser):
     def opens(width: int = 1280, height: int = 900, dark: bool = False, **options):
         scheme = "dark" if dark else "light"
         context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **options)
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         context.on("request", asked)
         page = context.new_page()

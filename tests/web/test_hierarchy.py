@@ -174,10 +174,10 @@ def test_a_class_is_moved_with_the_keyboard_and_never_below_itself(changed, page
 
     page.get_by_role("treeitem").first.focus()
     page.keyboard.press("ArrowLeft")
-    assert page.get_by_role("treeitem").count() == 1
+    page.wait_for_function("document.querySelectorAll('[role=treeitem]').length === 1")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
-    assert page.locator(".concepts li:focus").get_attribute("aria-level") == "2"
+    page.wait_for_selector(".concepts li[aria-level='2']:focus")
 
 
 @pytest.mark.slow
@@ -190,9 +190,9 @@ def test_a_class_is_added_from_photos_and_found_afterwards(changed, page, photos
     page.locator(".q-notification.problem").wait_for()  # without a name and photos
     page.get_by_label("Name of the class").fill("<b>newt</b>")
     page.get_by_label("Photos", exact=True).set_input_files(photos[:3])
-    page.get_by_text("3 of 3 photos added.").wait_for(timeout=60_000)
+    page.get_by_text("3 of 3 photos added.").wait_for()
     page.get_by_role("button", name="Add the class").click()
-    concept(page, "<b>newt</b>").wait_for(timeout=60_000)  # as text
+    concept(page, "<b>newt</b>").wait_for()  # as text
     assert page.locator(".concepts b").count() == 0
     page.get_by_role("tab", name="Versions").click()
     page.get_by_role("button", name="Undo the last change").click()

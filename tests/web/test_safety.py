@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -27,6 +28,7 @@ from tests.web.hostile import hostile_files
 pytestmark = pytest.mark.slow
 httpx = pytest.importorskip("httpx", reason="httpx is not installed (extra test-web)")
 security = pytest.importorskip("hcep.web.security", reason="uvicorn is not installed (extra web)", exc_type=ImportError)
+get, post = partial(httpx.get, timeout=60), partial(httpx.post, timeout=60)
 HASH = "0" * 64
 
 
@@ -52,7 +54,7 @@ def test_fifty_hostile_uploads(server, photos):
     good = photos[7].read_bytes()
 
     def send(name, data):
-        return httpx.post(server.url + "api/v1/explain", files={"photo": (name, data, "image/jpeg")}, timeout=120)
+        return post(server.url + "api/v1/explain", files={"photo": (name, data, "image/jpeg")}, timeout=120)
 
     assert send("good.jpg", good).status_code == 200
     before, start = server.memory(), time.monotonic()
@@ -71,7 +73,7 @@ def test_fifty_hostile_uploads(server, photos):
 
 @pytest.mark.parametrize("name", ["../../up.jpg", "/tmp/hcep-evil.jpg", "..\\up.jpg", "a\r\nSet-Cookie: x=1.jpg"])
 def test_file_names_are_never_used_as_paths(server, photos, name):
-    answer = httpx.post(server.url + "api/v1/explain", files={"photo": (name, photos[3].read_bytes(), "image/jpeg")})
+    answer = post(server.url + "api/v1/explain", files={"photo": (name, photos[3].read_bytes(), "image/jpeg")})
     assert answer.status_code == 200
     assert answer.json()[0]["image"].count("/") == 0
     assert "set-cookie" not in answer.headers
@@ -94,7 +96,7 @@ def test_slow_clients_are_disconnected(server):
     for i, connection in enumerate(slow):
         length = b"Content-Length: 5000\r\nContent-Type: multipart/form-data; boundary=x\r\n\r\n" if i % 2 else b""
         connection.sendall(b"POST /api/v1/explain HTTP/1.1\r\nHost: localhost\r\n" + length)
-    assert httpx.get(server.url + "api/v1/health").json()["status"] == "ok"
+    assert get(server.url + "api/v1/health").json()["status"] == "ok"
     time.sleep(6)
     for connection in slow:
         connection.sendall(b"-")
@@ -119,9 +121,9 @@ def test_a_local_server_answers_to_no_other_name(server, host):
 )
 def test_other_sites_change_nothing(server, headers):
     correction = {"image": HASH, "class": "tabby"}
-    assert httpx.post(server.url + "api/v1/corrections", json=correction, headers=headers).status_code == 403
+    assert post(server.url + "api/v1/corrections", json=correction, headers=headers).status_code == 403
     assert httpx.delete(server.url + f"api/v1/corrections/{HASH}", headers=headers).status_code == 403
-    assert httpx.get(server.url + "api/v1/corrections").json() == []
+    assert get(server.url + "api/v1/corrections").json() == []
 
 
 def test_other_sites_get_no_socket(server):
@@ -130,9 +132,9 @@ def test_other_sites_get_no_socket(server):
     upgrade = f"GET /{place}websocket HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     upgrade += "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
     assert raw(server, f"{upgrade}Origin: http://evil.example\r\n\r\n".encode()).startswith(b"HTTP/1.1 403")
-    polled = httpx.get(f"{server.url}{place}polling", headers={"Origin": "http://evil.example"})
+    polled = get(f"{server.url}{place}polling", headers={"Origin": "http://evil.example"})
     assert polled.status_code == 403
-    assert httpx.get(f"{server.url}{place}polling").status_code == 400  # limits and checks are those of sockets
+    assert get(f"{server.url}{place}polling").status_code == 400  # limits and checks are those of sockets
     assert raw(server, f"{upgrade}Origin: http://localhost\r\n\r\n".encode()).startswith(b"HTTP/1.1 101")
 
 
@@ -140,23 +142,23 @@ def test_other_sites_get_no_socket(server):
     "path", ["", "api", "openapi.json", "api/v1/model", "_nicegui_ws/socket.io/?EIO=4&transport=polling"]
 )
 def test_without_the_token_every_request_is_refused(guarded, path):
-    assert httpx.get(guarded.url + path).status_code == 401
+    assert get(guarded.url + path).status_code == 401
     wrong = {"Authorization": f"Bearer {guarded.token[:-1]}"}
-    assert httpx.get(guarded.url + path, headers=wrong).status_code == 401
-    assert httpx.get(guarded.url + path, params={"token": "é" + guarded.token}).status_code == 401
+    assert get(guarded.url + path, headers=wrong).status_code == 401
+    assert get(guarded.url + path, params={"token": "é" + guarded.token}).status_code == 401
 
 
 def test_the_token_in_the_address_becomes_a_cookie(guarded):
     """In a header, or in the address, from where it goes into a cookie and vanishes."""
-    assert httpx.get(guarded.url + "api/v1/health").status_code == 200
+    assert get(guarded.url + "api/v1/health").status_code == 200
     known = {"Authorization": f"Bearer {guarded.token}"}
-    assert httpx.get(guarded.url + "api/v1/model", headers=known).status_code == 200
+    assert get(guarded.url + "api/v1/model", headers=known).status_code == 200
     with httpx.Client() as client:
         moved = client.get(guarded.url + "api/v1/model", params={"token": guarded.token, "a": "b"})
         assert (moved.status_code, moved.headers["location"]) == (303, "/api/v1/model?a=b")
         assert {"HttpOnly", "SameSite=Strict"} <= set(moved.headers["set-cookie"].split("; "))
         assert client.get(guarded.url + "api/v1/model").status_code == 200
-    away = httpx.get(guarded.url + "/evil.example/", params={"token": guarded.token}).headers["location"]
+    away = get(guarded.url + "/evil.example/", params={"token": guarded.token}).headers["location"]
     assert away == "/evil.example/"
 
 
@@ -168,7 +170,7 @@ def test_a_browser_with_the_token_gets_pages_and_their_socket(guarded, page):
 
 @pytest.mark.parametrize("path", ["", "api", "api/v1/health", "no/such/page", "explorer/frame.css"])
 def test_every_response_has_security_headers(server, path):
-    headers = httpx.get(server.url + path).headers
+    headers = get(server.url + path).headers
     policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
     assert policy["default-src"] == "'self'"
     assert policy["object-src"] == policy["frame-ancestors"] == policy["base-uri"] == "'none'"
@@ -188,7 +190,7 @@ def test_an_injected_script_does_not_run(server, browser):
     page.wait_for_timeout(200)
     assert page.evaluate("typeof evil") == "undefined"
     page.close()
-    first, second = (httpx.get(server.url).headers["content-security-policy"] for _ in range(2))
+    first, second = (get(server.url).headers["content-security-policy"] for _ in range(2))
     assert first != second
 
 
@@ -206,9 +208,9 @@ def test_no_path_leads_out_of_the_folders(server, path):
 
 def test_the_log_contains_no_names_and_no_token(server, guarded, photos):
     secret = f"private name {time.time_ns()}.jpg"
-    httpx.post(server.url + "api/v1/explain", files={"photo": (secret, photos[9].read_bytes(), "image/jpeg")})
-    httpx.post(server.url + "api/v1/explain", files={"photo": (secret, b"bad", "image/jpeg")})
-    httpx.get(guarded.url, params={"token": guarded.token})
+    post(server.url + "api/v1/explain", files={"photo": (secret, photos[9].read_bytes(), "image/jpeg")})
+    post(server.url + "api/v1/explain", files={"photo": (secret, b"bad", "image/jpeg")})
+    get(guarded.url, params={"token": guarded.token})
     assert "private name" not in server.log.read_text()
     after_start = guarded.log.read_text().partition("(press Ctrl-C to stop)")[2]
     assert guarded.token not in after_start
@@ -250,12 +252,12 @@ def test_malformed_socket_messages_close_with_one_line(server):
     added = server.log.read_text()[len(before) :]
     assert "Traceback" not in added
     assert 1 <= len(added.splitlines()) <= 2 * security.MAX_LINES
-    assert httpx.get(server.url + "api/v1/health").status_code == 200
+    assert get(server.url + "api/v1/health").status_code == 200
 
 
 def test_what_a_page_logs_is_one_short_line(server):
     before = server.log.read_text()
-    with socket_of(server, httpx.get(server.url + "api", timeout=60).text) as (socket, page):
+    with socket_of(server, get(server.url + "api").text) as (socket, page):
         fields = {"client_id": page, "level": "warning", "message": "forged\nlines\x1b[31m " + "long " * 1000}
         socket.send("42" + json.dumps(["log", fields]))
         end = time.monotonic() + 20
@@ -279,7 +281,7 @@ def test_an_address_gets_so_many_sockets(server):
             connection = stack.enter_context(socket.create_connection((place.hostname, place.port), timeout=30))
             connection.sendall(upgrade)
             heads.append(connection.recv(4096).decode("latin-1").lower())
-        assert httpx.get(server.url + "api/v1/health", timeout=30).status_code == 200
+        assert get(server.url + "api/v1/health").status_code == 200
     statuses = Counter(head.split()[1] for head in heads)
     assert statuses["429"] >= 2
     assert statuses["101"] == len(heads) - statuses["429"]
@@ -302,14 +304,14 @@ def test_https_with_a_certificate(start_server, certificate):
     server = start_server("--ssl-certfile", certificate[0], "--ssl-keyfile", certificate[1])
     assert server.url.startswith("https://127.0.0.1:")
     trusting = ssl.create_default_context(cafile=certificate[0])
-    answer = httpx.get(server.url, verify=trusting, timeout=60)
+    answer = get(server.url, verify=trusting, timeout=60)
     assert answer.status_code == 200
     with socket_of(server, answer.text, ssl=trusting):
         pass
     with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
-        httpx.get(server.url)
+        get(server.url)
     with pytest.raises(httpx.HTTPError):
-        httpx.get(server.url.replace("https", "http"))
+        get(server.url.replace("https", "http"))
 
 
 def test_corrections_of_another_process_apply_at_once(server, photos):
@@ -317,7 +319,7 @@ def test_corrections_of_another_process_apply_at_once(server, photos):
     corrections = Corrections(server.log.with_name("corrections.jsonl"), builtin_model().hierarchy, missing=True)
 
     def name():
-        answer = httpx.post(server.url + "api/v1/explain", files={"photo": photo.read_bytes()}, timeout=60)
+        answer = post(server.url + "api/v1/explain", files={"photo": photo.read_bytes()}, timeout=60)
         return answer.json()[0]["name"]
 
     before = name()
@@ -400,7 +402,7 @@ def visit(server, client, path: str, photo: bytes = b"") -> None:
 def forget_pages(server, most: int = 0, seconds: float = 120) -> None:
     """Wait until the server remembers few pages; it keeps those that are closed for 20 seconds."""
     end = time.monotonic() + seconds
-    while int(re.search(r"hcep_pages (\d+)", httpx.get(server.url + "api/v1/metrics", timeout=60).text)[1]) > most:
+    while int(re.search(r"hcep_pages (\d+)", get(server.url + "api/v1/metrics").text)[1]) > most:
         assert time.monotonic() < end
         time.sleep(1)
 
@@ -411,7 +413,7 @@ def test_memory_stays_flat_over_many_visits_and_uploads(start_server, photos):
     server, n_visits = start_server("-P", "photos=16"), int(os.environ.get("HCEP_VISITS", "400"))
     pages, memory = ("", "collection", "hierarchy", "compare", "api"), []
     together = [("photo", photo.read_bytes()) for photo in photos[:16]]  # until the encoder's buffers have their size
-    httpx.post(server.url + "api/v1/predict", files=together, timeout=120).raise_for_status()
+    post(server.url + "api/v1/predict", files=together, timeout=120).raise_for_status()
     for visits in (range(200), range(200, n_visits)):
         brief = httpx.Limits(keepalive_expiry=2)  # the server closes an idle connection after five seconds
         with httpx.Client(timeout=60, limits=brief) as client, ThreadPoolExecutor(4) as pool:

@@ -41,7 +41,7 @@ LASSO = "(event) => event?.points?.length && emit(event.points.map((point) => po
 def register(engine: Engine) -> None:
     collections = many.collections_of(engine)
 
-    @ui.page("/collection", title="Collection")  # type: ignore[untyped-decorator]
+    @ui.page("/collection", title="Collection", response_timeout=60)  # type: ignore[untyped-decorator]
     async def page(photos: str = "") -> None:
         with frame("Collection", "photo.css", "collection.css"):
             chosen = collections.photos.get(photos or collections.store)

@@ -1,6 +1,7 @@
 """The photo page: upload a photo, read the answer, follow its path, and look at each concept."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -112,8 +113,9 @@ class PhotoPage:
         with working("Reading the photo …"):
             session = PhotoSession(self.engine, photo)
             await session.ask()
-        if history:
-            ui.navigate.history.push(f"/?photo={session.photo.id}")
+        if history:  # awaited: the address is the answer's before the answer is seen, so that "back" leads to this page
+            with suppress(TimeoutError):
+                await ui.run_javascript(f"history.pushState({{}}, '', '/?photo={session.photo.id}')", timeout=10)
         self.body.clear()
         with self.body:
             PhotoView(session, "Another photo", "/")
@@ -182,8 +184,8 @@ class PhotoView:
         message = text("p", f"The most specific answer that is at least {start} % sure.", "soft small", id="sure")
 
         async def move(value: str) -> None:
-            message.text = f"The most specific answer that is at least {int(value)} % sure."
             await session.set_sure(int(value) / 100)
+            message.text = f"The most specific answer that is at least {round(100 * session.sure)} % sure."
 
         on_value(slider, "input", move, 0.12)
 

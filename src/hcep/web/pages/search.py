@@ -9,7 +9,7 @@ from hcep.errors import close_names
 from hcep.explain.answer import percent
 from hcep.explain.corrections import Corrections
 from hcep.hierarchy import Hierarchy
-from hcep.web.pages.frame import button, clickable, on_value, redrawn, text
+from hcep.web.pages.frame import button, clickable, guarded, on_value, redrawn, text
 
 #: Concepts that are shown.
 MATCHES = 8
@@ -67,8 +67,12 @@ def name_search(
     add: Callable[[str, str], Any] | None = None,
     new: Callable[[], Mapping[str, str]] = dict,
     places: Callable[[], Sequence[str]] = tuple,
-) -> Callable[[], None]:
-    """A field with the matches as buttons below it; Enter picks the first. Returns a function that starts anew.
+) -> Callable[..., None]:
+    """A field with the matches as buttons below it; Enter picks the first.
+
+    Returns a function that shows the matches again, or those of other words if it gets them. Every letter is sent
+    before the key or click that follows it, and only what is offered for the last letter counts, so that typing fast
+    gives the same as typing slowly.
 
     Parameters
     ----------
@@ -81,12 +85,13 @@ def name_search(
     places : concepts that a new class may be put below, the likeliest first
     """
     names, n_named = _names(h)
+    typed = ""
     key = "find-" + label.split()[0].lower()
     text("label", label, "name", for_=key)
     field = text("input", classes="field", id=key, type="search", autocomplete="off", placeholder="Type a name")
     message, line = text("p", "", "soft small", role="status"), text("div", classes="line matches")
 
-    def matching(typed: str) -> list[str]:
+    def matching() -> list[str]:
         words = typed.casefold()
         if not words:
             return list(suggested)
@@ -95,42 +100,51 @@ def name_search(
         concepts.sort(key=lambda c: (not names[c].startswith(words), -likely(c), names[c]))
         return concepts[:MATCHES]
 
-    def near(typed: str) -> list[str]:
+    def near() -> list[str]:
         close = close_names(typed.casefold(), {name for known in names.values() for name in known.split("\n")})
         return [next(c for c, known in names.items() if one in known.split("\n")) for one in close]
 
-    def new_matching(typed: str) -> list[str]:
+    def new_matching() -> list[str]:
         return [] if add is None or not typed else [name for name in new() if typed.casefold() in name.casefold()]
 
-    def show(typed: str = "") -> None:
-        matches, added = matching(typed), new_matching(typed)
+    def offered(act: Callable[..., Any], *args: Any) -> Callable[[], Any]:
+        words = typed
+        return lambda: act(*args) if words == typed else None
+
+    def draw() -> None:
+        matches, added = matching(), new_matching()
         is_unknown = bool(typed) and not matches and not added
-        matches = near(typed) if is_unknown else matches
+        matches = near() if is_unknown else matches
         question = " Did you mean one of these?" if matches else ""
         message.text = UNKNOWN + question if is_unknown else ""
         for concept in matches:
             parent = f" ({h.name(h.parents(concept)[0])})" if n_named[h.name(concept)] > 1 else ""
-            with clickable("", partial(pick, concept), "chip near" if is_unknown else "chip"):
+            with clickable("", offered(pick, concept), "chip near" if is_unknown else "chip"):
                 text("span", h.name(concept) + parent, "wrap")
                 if probability is not None:
                     text("span", percent(probability(concept)), "number")
         for name in added:
             assert add is not None
-            clickable(f"{name} (new)", partial(add, name, new()[name]), "chip wrap")
+            clickable(f"{name} (new)", offered(add, name, new()[name]), "chip wrap")
         known = {name.casefold() for name in [*map(h.name, matches), *added]}
         if add is not None and typed and typed.casefold() not in known:
             for i, place in enumerate(places()):
                 below = "at the top of the tree" if place == h.root else f"below {h.name(place)}"
                 words = below if i else f"Add “{typed}” as a new class {below}"
-                button(words[:1].upper() + words[1:], partial(add, typed, place), icon="add")
+                button(words[:1].upper() + words[1:], offered(add, typed, place), icon="add")
 
-    def enter(typed: str) -> Any:
-        if typed and (matches := matching(typed)):
+    def show(words: str | None = None) -> None:
+        nonlocal typed
+        typed = typed if words is None else words
+        redraw()
+
+    def enter() -> Any:
+        if typed and (matches := matching()):
             return pick(matches[0])
-        added = new_matching(typed)
+        added = new_matching()
         return add(added[0], new()[added[0]]) if add is not None and added else None
 
-    clear = redrawn(line, show)
-    on_value(field, "input", lambda typed: redrawn(line, partial(show, typed)), 0.1)
-    on_value(field, "keydown.enter", enter)
-    return clear
+    redraw = redrawn(line, draw)
+    on_value(field, "input", show)
+    field.on("keydown.enter", guarded(enter), args=[])
+    return show

@@ -67,6 +67,8 @@ class PhotoSession:
         """Answer with the most specific concept that is at least this likely."""
         self.sure = sure
         answer = await self._explain(self.force, self.forbid, False)
+        if sure != self.sure:  # the visitor has moved on meanwhile
+            return
         self.answer = self.answer.replaced(**{name: getattr(answer, name) for name in OF_LEVEL})
         for draw in self.on_words:
             draw()

@@ -21,6 +21,7 @@ KEYS = (
 )
 #: Puts the keyboard focus where keys are heard.
 FOCUS = "document.querySelector('.work')?.focus()"
+LEAVE_SEARCH = f"document.querySelector('.work > .search input').value = ''; {FOCUS}"
 FORGET_REASON = "document.querySelector('.work > .fields input[name=why]').value = ''"
 TO_EXPLANATION = "setTimeout(() => document.querySelector('.explanation')?.scrollIntoView(), 120)"
 
@@ -49,11 +50,11 @@ class Work:
             h = collection.model.hierarchy
             new = partial(new_classes, self.engine.corrections, h)
             with text("div", classes="search"):
-                self.clear_search = name_search(
+                self.search = name_search(
                     h,
                     "Correct it to",
-                    self.choose,
-                    add=lambda name, under: self.say(label=name, under=under),
+                    partial(self.do, self.find, self.choose),
+                    add=lambda name, under: self.do(self.find, partial(self.say, label=name, under=under)),
                     new=new,
                     places=lambda: places_for_a_class(h, self.path),
                 )
@@ -183,7 +184,7 @@ class Work:
         self.at, self.left_out = min(max(self.at + by, 0), len(self.groups)), set()
         self.hide_explanation()
         self.redraw()
-        self.clear_search()
+        self.search()
 
     def skip(self) -> None:
         """Go on; photos that were left out come next."""
@@ -198,6 +199,12 @@ class Work:
             notice("The model is not sure of anything; choose a concept", problem=True)
             return None
         return self.choose(self.collection.model.hierarchy.ids[synset])
+
+    def find(self, act: Callable[..., Any], *args: Any) -> Any:
+        """Take what was found by its name, and leave the field for the next photo."""
+        self.search("")
+        ui.run_javascript(LEAVE_SEARCH)
+        return act(*args)
 
     def choose(self, concept: str) -> Any:
         return self.say(**correction_of(self.collection.model.hierarchy, concept))

@@ -66,12 +66,19 @@ document.addEventListener("keydown", (event) => {
 document.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && event.target.matches?.(".work > .fields input")) document.querySelector(".work").focus();
 });
-document.addEventListener("keydown", (event) => {
-  if (event.key !== "Enter" || !event.target.matches?.(".work > .search input") || !event.target.value) return;
-  if (!document.querySelector(".work > .search .chip:not(.near)")) return; // no concept has the name: it can be mended, or added
-  setTimeout(() => { event.target.value = ""; document.querySelector(".work")?.focus(); });
-});
 document.addEventListener("click", (event) => {
   const field = event.target.closest?.(".work button") && document.querySelector(".work > .search input");
-  if (field) setTimeout(() => { field.value = ""; });
+  if (!field?.value) return;
+  field.value = "";
+  setTimeout(() => field.dispatchEvent(new Event("input"))); // after the click itself
 });
+
+// Matches of a name that are drawn again under the keyboard keep it.
+let match;
+document.addEventListener("focusin", (event) => {
+  const list = event.target.closest?.(".matches");
+  match = list && { list, button: event.target };
+});
+new MutationObserver(() => {
+  if (match && !match.button.isConnected && document.activeElement === document.body) match.list.querySelector("button")?.focus();
+}).observe(document.documentElement, { childList: true, subtree: true });
