@@ -260,19 +260,12 @@ class ConceptDictionary:
     def moved(self, shifts: Mapping[str, ArrayLike]) -> "ConceptDictionary":
         """Return a copy with the embeddings of some leaves shifted, in the dictionary's space.
 
-        The embeddings of inner synsets, which are means of their children, follow.
+        The embeddings of inner synsets, which are means of their children, follow. A text of their own stays.
         """
         self.refuse_free_atoms("moved")
-        if self.transform.words:  # an inner synset may have a text of its own, which stays
-            zero = np.zeros(self.synset_embeddings.shape[1])
-            moves = average_upwards(
-                self.hierarchy, {leaf: np.asarray(shifts.get(leaf, zero)) for leaf in self.hierarchy.leaves}
-            )
-            return ConceptDictionary(self.hierarchy, self.synset_embeddings + moves, self.transform, self.anchor_unit)
-        leaves = dict(zip(self.hierarchy.leaves, self.leaf_embeddings, strict=True))
-        for leaf, shift in shifts.items():
-            leaves[leaf] = leaves[leaf] + np.asarray(shift)
-        embeddings = average_upwards(self.hierarchy, leaves)
+        zero = np.zeros(self.synset_embeddings.shape[1])
+        moves = {leaf: np.asarray(shifts.get(leaf, zero)) for leaf in self.hierarchy.leaves}
+        embeddings = self.synset_embeddings + average_upwards(self.hierarchy, moves)
         return ConceptDictionary(self.hierarchy, embeddings, self.transform, self.anchor_unit)
 
     def with_words(

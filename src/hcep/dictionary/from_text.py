@@ -32,13 +32,9 @@ def text_vectors(
 
     Parameters
     ----------
-    hierarchy : Hierarchy
-    encoder : Encoder
-        An encoder that can encode text.
-    templates : sequence of str
-        Sentences with ``{}`` for the name and, optionally, ``{parent}`` for the name of the concept above it.
-    descriptions : mapping of str to str, optional
-        Texts such as glosses, by leaf id. A leaf with a description is also encoded as "NAME: DESCRIPTION".
+    encoder : an encoder that can encode text
+    templates : sentences with ``{}`` for the name and, optionally, ``{parent}`` for the name of the concept above it
+    descriptions : texts such as glosses, by leaf id. A leaf with one is also encoded as "NAME: DESCRIPTION"
 
     Returns
     -------
@@ -74,12 +70,10 @@ def checked_texts(
 
     Parameters
     ----------
-    texts : array of shape (n_texts, n_dims), or mapping of concept to array of shape (n_dims,) or (n_texts, n_dims)
-        The text vectors in the order of `order`, or those of each concept; several are averaged.
-    order, known : concepts
-        Those that the rows of an array belong to, and those that a mapping may have.
-    n_dims : int, optional
-        The number of dimensions that texts must have.
+    texts : array of shape (n_texts, n_dims) in the order of `order`, or mapping of concept to array of shape (n_dims,)
+        or (n_texts, n_dims); several texts of a concept are averaged
+    order, known : the concepts of the rows of an array, and those that a mapping may have
+    n_dims : the number of dimensions that texts must have, if it is known
     """
     if not isinstance(texts, Mapping):
         if np.ndim(texts) != 2 or len(np.asarray(texts)) != len(order):
@@ -124,12 +118,7 @@ def predicted_means(texts: Floats, means: Floats, others: Floats) -> Floats:
     Parameters
     ----------
     texts, means : arrays of shape (n_classes, n_text_dims) and (n_classes, n_dims)
-    others : array of shape (n_others, n_text_dims)
-        The texts of the classes without images.
-
-    Returns
-    -------
-    array of shape (n_others, n_dims)
+    others : array of shape (n_others, n_text_dims); the texts of the classes without images
     """
     from sklearn.linear_model import RidgeCV
 

@@ -100,19 +100,11 @@ class PathProblem:
     _on_devices: dict[Any, PathProblem] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, tree: PathTree, atoms: Array, anchor: float) -> PathProblem:
-        """Orthogonalise every atom against its ancestors, level by level.
-
-        With tensors, the directions and everything computed from them keep their gradient with respect to the atoms.
-        """
+    def of(cls, tree: PathTree, atoms: NDArray[np.float64], anchor: float) -> PathProblem:
+        """Orthogonalise every atom against its ancestors, level by level."""
         q, triangle, share = _orthogonalise(tree, atoms, anchor)
-        n_dims, xp = atoms.shape[1], namespace(atoms)
-        if xp is np:
-            column, sign = _share_columns(tree, q, share)
-        else:
-            independent = share > 0
-            column, sign = xp.where(independent, _like(share, np.arange(tree.n_nodes)), -1), independent.to(atoms)
-        rows = np.unique(_numpy(column[column >= 0]))
+        column, sign = _share_columns(tree, q, share)
+        rows, n_dims = np.unique(column[column >= 0]), atoms.shape[1]
         places = np.full(tree.n_nodes + 1, -1, dtype=np.int32)
         places[rows] = np.arange(len(rows))
         distinct = q[rows] if len(rows) else q[:1]  # one row of zeros if no atom has a direction
@@ -122,7 +114,7 @@ class PathProblem:
             atoms=atoms,
             directions=distinct[:, :n_dims] * 1.0,
             offset=anchor**0.5 * distinct[:, n_dims:].sum(1),
-            column=_like(column, places[_numpy(column)]),
+            column=places[column],
             sign=sign,
             share=share,
             triangle=triangle,
@@ -264,29 +256,16 @@ class PathProblem:
         own : the share along the direction that the k-th atom adds to the span of the atoms above it, without an
             anchor. It is never negative, and the sum over k is the share of x in the span of the path.
         """
-        distinct, place = np.unique(nodes, return_inverse=True)
-        path = self.nodes_of_path[distinct]
-        explained, own = np.full((2, len(x), path.shape[1]), np.nan)
-        step = max(1, GATHERED // max(path.shape[1] * x.shape[1], 1))
-        order = np.argsort(place, kind="stable")
-        for first in range(0, len(distinct), step):
-            part = slice(first, first + step)
-            atoms = np.where((path[part] >= 0)[..., None], self.atoms[self.edges[np.maximum(path[part], 0)]], 0.0)
-            q, triangle = gram_schmidt(atoms)
-            rows = order[np.searchsorted(place[order], first) : np.searchsorted(place[order], first + step)]
-            for at in (rows[start : start + step] for start in range(0, len(rows), step)):
-                which = place[at] - first
-                along = np.empty((len(at), path.shape[1]))
-                for same in np.split(np.arange(len(at)), np.flatnonzero(np.diff(which)) + 1):  # images of one path
-                    along[same] = x[at[same]] @ q[which[same[0]]].T
-                squares = np.einsum("nd,nd->n", x[at], x[at], dtype=np.float64)[:, None]
-                # In the basis q, the first k atoms explain the running sum of a_m times row m of the triangle.
-                partial = np.cumsum(coefficients[at][:, :, None] * triangle[which], axis=1)
-                left = squares - 2.0 * np.einsum("nkj,nj->nk", partial, along) + (partial**2).sum(2)
-                squares[squares == 0.0] = 1.0
-                explained[at], own[at] = 1.0 - left / squares, along**2 / squares
-        beyond = self.nodes_of_path[nodes] < 0
-        explained[beyond] = own[beyond] = np.nan
+        path = self.nodes_of_path[nodes]
+        explained, own = np.full((2, *path.shape), np.nan)
+        for at, along, triangle in along_supports(x, self.atoms, np.where(path >= 0, self.edges[path], -1)):
+            squares = np.einsum("nd,nd->n", x[at], x[at], dtype=np.float64)[:, None]
+            # In the basis q, the first k atoms explain the running sum of a_m times row m of the triangle.
+            partial = np.cumsum(coefficients[at][:, :, None] * triangle, axis=1)
+            left = squares - 2.0 * np.einsum("nkj,nj->nk", partial, along) + (partial**2).sum(2)
+            squares[squares == 0.0] = 1.0
+            explained[at], own[at] = 1.0 - left / squares, along**2 / squares
+        explained[path < 0] = own[path < 0] = np.nan
         return explained, own
 
     # -- directions of one path ---------------------------------------------------------------------------------
@@ -373,41 +352,37 @@ def build_path_problem(hierarchy: Hierarchy, atoms: NDArray[np.float64], anchor:
     return problem
 
 
-def orthogonal_part(vectors: Array, above: Array) -> tuple[Array, Array]:
-    """Subtract from vectors (n, n_dims) their part in the span of orthonormal rows (n, k, n_dims).
+def _orthonormal(vectors: NDArray[Any], above: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Make vectors (n, n_dims) orthogonal to orthonormal rows (n, k, n_dims) and scale them to norm 1.
 
-    Also returns the products of the vectors with these rows, shape (n, k).
+    A vector that depends on the rows becomes zero. Also returns the products with the rows, followed by the norm of
+    what is left, shape (n, k + 1), and the share of each vector's norm that is left.
     """
-    xp = namespace(vectors)
-    along = 0.0
+    rest, along = vectors, np.zeros(above.shape[:2])
     for _ in range(2):  # one pass leaves a rounding error after cancellation
-        part = xp.einsum("nkd,nd->nk", above, vectors)
-        vectors = vectors - xp.einsum("nkd,nk->nd", above, part)
-        along = along + part
-    return vectors, along
+        part = np.einsum("nkd,nd->nk", above, rest)
+        rest, along = rest - np.einsum("nkd,nk->nd", above, part), along + part
+    norms, left = (vectors * vectors).sum(1) ** 0.5, (rest * rest).sum(1) ** 0.5
+    left = np.where(left > DEPENDENT * norms, left, 0.0)
+    unit = np.where(left[:, None] > 0.0, rest / np.where(left > 0.0, left, 1.0)[:, None], 0.0)
+    return unit, np.column_stack([along, left]), left / np.where(norms > 0.0, norms, 1.0)
 
 
-def _orthogonalise(tree: PathTree, atoms: Array, anchor: float) -> tuple[Array, Array, Array]:
+def _orthogonalise(tree: PathTree, atoms: NDArray[np.float64], anchor: float) -> tuple[Array, Array, Array]:
     """Compute q, the triangle and the share of every node, level by level, in chunks that bound memory."""
-    xp, nodes, n_dims = namespace(atoms), tree.ancestors(), atoms.shape[1]
-    like = {} if xp is np else {"dtype": atoms.dtype, "device": atoms.device}
-    q = xp.zeros((tree.n_nodes, n_dims + (tree.depth if anchor else 0)), **like)
-    triangle, share = xp.zeros((tree.n_nodes, tree.depth), **like), xp.zeros(tree.n_nodes, **like)
+    nodes, n_dims = tree.ancestors(), atoms.shape[1]
+    q = np.zeros((tree.n_nodes, n_dims + (tree.depth if anchor else 0)))
+    triangle, share = np.zeros((tree.n_nodes, tree.depth)), np.zeros(tree.n_nodes)
     for level in range(1, tree.depth + 1):
         at_level = np.flatnonzero(tree.level == level)
         step = max(1, GATHERED // (level * q.shape[1]))
         for chunk in (at_level[start : start + step] for start in range(0, len(at_level), step)):
-            vectors = xp.zeros((len(chunk), q.shape[1]), **like)
+            vectors = np.zeros((len(chunk), q.shape[1]))
             vectors[:, :n_dims] = atoms[tree.edge[chunk]]
             if anchor:
                 vectors[:, n_dims + level - 1] = anchor**0.5
-            rest, along = orthogonal_part(vectors, q[nodes[chunk, : level - 1]])
-            triangle[chunk, : level - 1] = along
-            norms, left = (vectors * vectors).sum(1) ** 0.5, (rest * rest).sum(1) ** 0.5
-            independent = (left > DEPENDENT * norms) & (norms > 0)
-            at, left = chunk[_numpy(independent)], left[independent]
-            q[at], triangle[at, level - 1] = rest[independent] / left[:, None], left
-            share[at] = left / norms[independent]
+            above = q[nodes[chunk, : level - 1]]
+            q[chunk], triangle[chunk, :level], share[chunk] = _orthonormal(vectors, above)
     return q, triangle, share
 
 
@@ -419,12 +394,38 @@ def gram_schmidt(vectors: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np
     """
     q, triangle = np.zeros(vectors.shape), np.zeros((*vectors.shape[:2], vectors.shape[1]))
     for m in range(vectors.shape[1]):
-        rest, triangle[:, m, :m] = orthogonal_part(vectors[:, m].astype(np.float64), q[:, :m])
-        norms, left = np.linalg.norm(vectors[:, m], axis=1), np.linalg.norm(rest, axis=1)
-        independent = (left > DEPENDENT * norms) & (norms > 0)
-        q[independent, m] = rest[independent] / left[independent, None]
-        triangle[independent, m, m] = left[independent]
+        q[:, m], triangle[:, m, : m + 1], _ = _orthonormal(vectors[:, m].astype(np.float64), q[:, :m])
     return q, triangle
+
+
+def along_supports(
+    x: NDArray[Any], atoms: NDArray[np.float64], order: NDArray[Any]
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.float64], NDArray[np.float64]]]:
+    """Orthonormalise the atoms of each image's support in their order, and multiply the image by them.
+
+    Parameters
+    ----------
+    x : (n_images, n_dims)
+    order : (n_images, n_steps); atoms, -1 beyond the last
+
+    Yields
+    ------
+    rows : some of the images
+    along : (n_rows, n_steps); their products with the orthonormal vectors, 0 beyond the last
+    triangle : (n_rows, n_steps, n_steps); see `gram_schmidt`
+    """
+    supports, place = np.unique(order, axis=0, return_inverse=True)
+    by_support, step = np.argsort(place.ravel(), kind="stable"), max(1, GATHERED // max(order.shape[1] * x.shape[1], 1))
+    place = place.ravel()[by_support]
+    for first in range(0, len(supports), step):
+        chosen = supports[first : first + step]
+        q, triangle = gram_schmidt(np.where((chosen >= 0)[..., None], atoms[chosen], 0.0))
+        rows = slice(*np.searchsorted(place, [first, first + step]))
+        for at in (slice(start, min(start + step, rows.stop)) for start in range(rows.start, rows.stop, step)):
+            which, along = place[at] - first, np.empty((at.stop - at.start, order.shape[1]))
+            for same in np.split(np.arange(len(along)), np.flatnonzero(np.diff(which)) + 1):  # images of one support
+                along[same] = x[by_support[at][same]] @ q[which[same[0]]].T
+            yield by_support[at], along, triangle[which]
 
 
 def equal_or_opposite(units: NDArray[np.float64], group: NDArray[Any]) -> Iterator[tuple[int, int, float]]:

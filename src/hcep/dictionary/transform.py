@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcep.dictionary.checks import Embeddings, working_dtype
+from hcep.dictionary.path_problem import namespace
 from hcep.errors import DictionaryError, quote
 
 
@@ -102,6 +103,12 @@ class EmbeddingTransform:
     def working_dtype(self, X: NDArray[Any]) -> np.dtype[Any]:
         """Return the precision for images: double for texts alone, whose cosines are divided by a small temperature."""
         return working_dtype(X) if self.scale > 0.0 else np.dtype(np.float64)
+    def covariance_weight(self, n_free: float) -> float:
+        """Return what an image of weight 1 adds to the covariance in this metric; 0 if the metric is Euclidean.
+
+        `n_free` are the degrees of freedom of the covariance.
+        """
+        return 0.0 if self.shrinkage is None or not n_free else (1.0 - self.shrinkage) / n_free / self.scale**2
 
     @property
     def is_identity(self) -> bool:
@@ -124,31 +131,38 @@ class EmbeddingTransform:
         """Apply only the power and the unit norm, which come before class moments are taken."""
         return prepared_rows(X, self.power, self.unit_norm)
 
-    def after_unit_norm(self, X: Embeddings) -> Embeddings:
-        """Apply only the affine part, which is what the means of `prepared` vectors still need."""
-        if X.dtype not in self._folded:
-            whitener = None if self.whitener is None else (self.scale * self.whitener).astype(X.dtype)
-            self._folded[X.dtype] = None if self.mean is None else self.mean.astype(X.dtype), whitener
-        mean, whitener = self._folded[X.dtype]
+    def after_unit_norm(self, X: Any) -> Any:
+        """Apply only the affine part, which is what the means of `prepared` vectors still need; X may be a tensor."""
+        xp, place = namespace(X), (str(getattr(X, "device", "cpu")), X.dtype)
+        if place not in self._folded:
+            whitener = None if self.whitener is None else self.scale * self.whitener
+            parts = self.mean, whitener, self.constants
+            self._folded[place] = tuple(None if part is None else _like(X, part) for part in parts)
+        mean, whitener, constants = self._folded[place]
         pictures = X if mean is None else X - mean
         if whitener is not None:
             pictures = pictures @ whitener
         elif self.scale != 1.0:
-            pictures = pictures * X.dtype.type(self.scale)
+            pictures = pictures * float(self.scale)
         blocks = [pictures] if self.scale > 0.0 else []
         if self.words:
-            blocks.append(X * X.dtype.type(self.words))
-        if self.constants is not None:
-            blocks.append(np.broadcast_to(self.constants.astype(X.dtype), (len(X), len(self.constants))))
-        return blocks[0] if len(blocks) == 1 else np.hstack(blocks)
+            blocks.append(X * float(self.words))
+        if constants is not None:
+            blocks.append(xp.broadcast_to(constants, (len(X), len(constants))))
+        return blocks[0] if len(blocks) == 1 else xp.concatenate(blocks, 1)
 
     @cached_property
-    def _folded(self) -> dict[np.dtype[Any], tuple[Embeddings | None, Embeddings | None]]:
-        """The mean, and the whitener times the scale, for each precision of images."""
+    def _folded(self) -> dict[Any, tuple[Any, ...]]:
+        """The mean, the whitener times the scale, and the constants, for each device and precision of images."""
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def _like(X: Any, array: NDArray[np.float64]) -> Any:
+    """Return an array in the precision of X, as a tensor on its device if X is one."""
+    return array.astype(X.dtype) if namespace(X) is np else namespace(X).from_numpy(array.copy()).to(X)
 
 
 def unit_rows(X: Embeddings) -> Embeddings:

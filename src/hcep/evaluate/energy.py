@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hcep.dictionary import ConceptDictionary
-from hcep.dictionary.checks import blocks
-from hcep.dictionary.path_problem import gram_schmidt
+from hcep.dictionary.path_problem import along_supports
 from hcep.errors import HCEPError
+from hcep.pursuit.result import atoms_along
 
 #: Images worked on at once: their products with all atoms are held in memory.
 BLOCK = 4096
@@ -39,7 +38,10 @@ def energy_columns(result: Any, X: ArrayLike | None, n_images: int, depth: int) 
         squares = np.einsum("ij,ij->i", x, x)
         squares[squares == 0.0] = np.nan
         table[block, 0] = np.asarray(result.residual_norms[block], dtype=np.float64) / np.sqrt(squares)
-        table[block, 1:] = explained_energy(x, dictionary, order[block]) / squares[:, None]
+        energy = np.empty((len(x), depth))
+        for at, along, _ in along_supports(x, dictionary.atoms, order[block]):
+            energy[at] = np.cumsum(along**2, axis=1)
+        table[block, 1:] = energy / squares[:, None]
     table[np.isnan(table[:, 0])] = np.nan
     return {name: column.copy() for name, column in zip(names, table.T, strict=True)}
 
@@ -48,36 +50,9 @@ def atom_order(result: Any, depth: int) -> NDArray[np.int32]:
     """The first atoms of each support, (n_images, depth), -1 beyond the last: down the path, or as selected."""
     hierarchy = result.dictionary.hierarchy
     if hasattr(result, "nodes"):
-        tree = hierarchy.path_tree
-        distinct, index = np.unique(result.nodes, return_inverse=True)
-        nodes = tree.ancestors()[distinct]
-        atoms = np.where(nodes >= 0, tree.edge[nodes], -1)[index]
+        atoms = atoms_along(hierarchy.path_tree, np.asarray(result.nodes))
     else:
         atoms = np.asarray(result.selected)[:, :depth]
     order = np.full((len(atoms), depth), -1, dtype=np.int32)
     order[:, : atoms.shape[1]] = atoms
     return order
-
-
-def explained_energy(
-    x: NDArray[np.float64], dictionary: ConceptDictionary, order: NDArray[np.int32]
-) -> NDArray[np.float64]:
-    """Squared norm of the projection of each image onto its first l atoms, for l = 1 … n_steps.
-
-    It is the running sum of the squared products with the orthogonalised atoms: along a rooted path, of the p_u of
-    `PathProblem`.
-
-    Parameters
-    ----------
-    x : (n_images, n_dims) float64; in the dictionary's space
-    order : (n_images, n_steps) int32; atoms, -1 beyond the last, where a support explains as much as at its end
-    """
-    supports, place = np.unique(order, axis=0, return_inverse=True)
-    along, place = np.zeros(order.shape), place.ravel()
-    for part in blocks(0, len(supports), order.shape[1] * x.shape[1]):
-        chosen = supports[part]
-        q, _ = gram_schmidt(np.where((chosen >= 0)[..., None], dictionary.atoms[chosen], 0.0))
-        rows = np.flatnonzero((place >= part.start) & (place < part.stop))
-        for at in (rows[start : start + len(chosen)] for start in range(0, len(rows), max(len(chosen), 1))):
-            along[at] = np.einsum("nkd,nd->nk", q[place[at] - part.start], x[at])
-    return np.cumsum(along**2, axis=1)

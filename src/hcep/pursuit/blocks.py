@@ -65,18 +65,7 @@ def for_blocks(
 ) -> None:
     """Call `work` with the slice of every block of images, in parallel; the first exception ends the run.
 
-    Parameters
-    ----------
-    n_images : int
-    work : callable
-    n_jobs : int, optional
-        See `n_threads`.
-    progress : bool
-        Show a progress bar.
-    description : str
-        The label of the progress bar.
-    block : int
-        The number of images per block.
+    `n_jobs` is as for `n_threads`, and `description` the label of the progress bar.
     """
     allowed = n_threads(n_jobs)
     if 0 < n_images <= min(FEW, block) and not progress:  # limiting threads takes longer than the product itself

@@ -171,16 +171,12 @@ def for_scores(
 
     Parameters
     ----------
-    X, dictionary, anchor, n_jobs
-        See `hcep.hb_omp`.
-    class_of_node : int32 array of shape (n_nodes,)
-        The class of each complete path, by its last node; -1 for all other nodes.
-    n_classes : int
-        The number of classes, or 0 if only the best class is needed.
-    keep : callable
-        Called as ``keep(block, scores, best)`` for every block of images. `block` is a slice of X, `scores`, of shape
-        (n_images_of_block, n_classes), the best score among each class's paths, and `best` the class of the best path;
-        ties go to the lowest node. Blocks come from several threads and in any order.
+    X, dictionary, anchor, n_jobs : see `hcep.hb_omp`
+    class_of_node : (n_nodes,) int32; the class of each complete path, by its last node; -1 for all other nodes
+    n_classes : the number of classes, or 0 if only the best class is needed
+    keep : called as ``keep(block, scores, best)`` for every block of images, a slice of X. `scores`, of shape
+        (n_images_of_block, n_classes), is the best score among each class's paths, and `best` the class of the best
+        path; ties go to the lowest node. Blocks come from several threads and in any order.
     """
     rows = check_shape(X, dictionary.n_dims)
     problem = dictionary.path_problem(anchor)

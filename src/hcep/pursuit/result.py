@@ -189,7 +189,7 @@ def path_codes(
 ) -> sparse.csr_array:
     """Return the sparse codes of the coefficients along each path, shape (n_images, depth)."""
     distinct, index = np.unique(nodes, return_inverse=True)
-    return codes_of(_atoms_along(dictionary.hierarchy.path_tree, distinct)[index], coefficients, dictionary.n_atoms)
+    return codes_of(atoms_along(dictionary.hierarchy.path_tree, distinct)[index], coefficients, dictionary.n_atoms)
 
 
 def codes_of(selected: NDArray[np.int32], coefficients: NDArray[Any], n_atoms: int) -> sparse.csr_array:
@@ -203,7 +203,7 @@ def codes_of(selected: NDArray[np.int32], coefficients: NDArray[Any], n_atoms: i
     return codes
 
 
-def _atoms_along(tree: PathTree, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
+def atoms_along(tree: PathTree, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
     """Return the atoms along the path to each node, shape (n_nodes, depth), with -1 beyond its end."""
     atoms = np.full((len(nodes), tree.depth), -1, dtype=np.int32)
     rows, at = np.flatnonzero(nodes > 0), nodes[nodes > 0]

@@ -153,26 +153,13 @@ def _squared_residuals(problem: PathProblem, x: Tensor, p: Tensor, squares: Tens
 
 def _transformed(torch: Any, X: Tensor, transform: EmbeddingTransform) -> Tensor:
     """Transform raw images into the dictionary's space as `EmbeddingTransform` does, with a gradient."""
-
-    def put(array: Any) -> Tensor:
-        return torch.from_numpy(np.array(array)).to(X)
-
     if transform.power != 1.0:
         # The slope is infinite at zero, so the argument is clamped to a negligible number.
         X = torch.copysign(X.abs().clamp_min(1e-30) ** transform.power, X)
     if transform.unit_norm:
         norms = X.norm(dim=1, keepdim=True)
         X = X / torch.where(norms > 0, norms, 1.0)
-    blocks = []
-    if transform.scale > 0.0:
-        centred = X if transform.mean is None else X - put(transform.mean)
-        whitener = transform.whitener
-        blocks.append(centred * transform.scale if whitener is None else centred @ put(transform.scale * whitener))
-    if transform.words:
-        blocks.append(X * transform.words)
-    if transform.constants is not None:
-        blocks.append(put(transform.constants).expand(len(X), -1))
-    return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
+    return transform.after_unit_norm(X)
 
 
 def _products(torch: Any, problem: PathProblem, x: Tensor, rounded: bool) -> Tensor:
