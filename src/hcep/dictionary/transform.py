@@ -103,6 +103,7 @@ class EmbeddingTransform:
     def working_dtype(self, X: NDArray[Any]) -> np.dtype[Any]:
         """Return the precision for images: double for texts alone, whose cosines are divided by a small temperature."""
         return working_dtype(X) if self.scale > 0.0 else np.dtype(np.float64)
+
     def covariance_weight(self, n_free: float) -> float:
         """Return what an image of weight 1 adds to the covariance in this metric; 0 if the metric is Euclidean.
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hcep.pursuit.compiled import ZERO, Array, copy, kernel, piece, squared_norm, subtract
+from hcep.pursuit.compiled import ZERO, Array, copy, kernel, piece, solve_transposed, squared_norm, subtract
 from hcep.pursuit.tables import Images
 
 
@@ -70,7 +70,7 @@ def search_flat(images: Images, atoms: Atoms, tol: float, selected: Array, codes
         if estimate <= images.cancelled * square:
             estimate = measured_residual(images.x[i], n, selected[i], atoms.unit, factor)
         else:
-            solve(n, factor)
+            solve_transposed(factor.cholesky, n, factor.along, solution)
         residuals[i] = np.sqrt(max(estimate, 0.0))
         for k in range(n):
             codes[i, k] = solution[k]
@@ -103,19 +103,9 @@ def subtract_rows(target: Array, rows: Array, factors: Array, n: int) -> None:
 
 
 @piece
-def solve(n: int, factor: Factor) -> None:
-    """Solve for the coefficients by back substitution with the transposed Cholesky factor."""
-    for k in range(n - 1, -1, -1):
-        total = factor.along[k]
-        for m in range(k + 1, n):
-            total -= factor.cholesky[m, k] * factor.coefficients[m]
-        factor.coefficients[k] = total / factor.cholesky[k, k]
-
-
-@piece
 def measured_residual(x: Array, n: int, selected: Array, unit: Array, factor: Factor) -> float:
     """Compute ``||x - D^T z||**2`` from the residual vector of the selected atoms."""
-    solve(n, factor)
+    solve_transposed(factor.cholesky, n, factor.along, factor.coefficients)
     copy(x, factor.left, len(x))
     for k in range(n):
         subtract(factor.left, factor.coefficients[k], unit[selected[k]])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -18,12 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from hcep._checks import require_not_negative, require_positive
 from hcep.dictionary import ConceptDictionary, PathProblem
 from hcep.dictionary.checks import check_shape, refuse_non_finite
-from hcep.dictionary.path_problem import namespace
+from hcep.dictionary.path_problem import ON_THE_WAY, namespace
 from hcep.errors import HCEPError, quote
 from hcep.pursuit.blocks import BLOCK, FEW, block_size, for_blocks, n_threads
 from hcep.pursuit.limits import PathLimits
 from hcep.pursuit.result import PathResult, Trace, path_codes
-from hcep.pursuit.tables import LANES, Images, Rules, Tables
+from hcep.pursuit.tables import LANES, Beams, Images, Rules, Tables
 
 if TYPE_CHECKING:
     from hcep.pursuit.several import PathSums
@@ -251,7 +251,7 @@ def search(
     exact = options.beam_width is None and options.tol == 0.0 and not trace
     needs_all = trace or on_objectives is not None or callable(options.select)
     lazily = not exact and not needs_all and _is_lazy(problem, rules)
-    find = _few if exact and n <= FEW else _exact if exact else _lazy_beam if lazily else _beam
+    find = _few if exact and n <= FEW else _exact if exact else _beam
     tables = Tables.of(problem, None if limits is None else limits.state)
     if options.select == "gain":
         tables = tables._replace(share=np.ones_like(tables.share))
@@ -417,13 +417,35 @@ def _exact(problem: PathProblem, images: Images, tables: Tables, rules: Rules, n
 def _beam(problem: PathProblem, images: Images, tables: Tables, rules: Rules, nodes: Any, steps: Any) -> None:
     from hcep.pursuit import search_kernel as kernels
 
-    kernels.search_beam(images, tables, rules, nodes, steps)
+    beams, lazily = Beams.at_root(len(nodes), rules.width), not images.p.shape[1]
+    at_once = 1 if steps.shape[1] or rules.tol > 0.0 or lazily else rules.max_steps
+    for step in range(0, rules.max_steps, at_once):
+        if steps.shape[1]:
+            kernels.best_first(beams, np.flatnonzero(beams.goes_on), steps, step)
+        if rules.tol > 0.0:
+            beams.goes_on[_near_enough(problem, images, tables, rules, beams)] = False
+        if lazily:
+            kernels.extend_beams_lazily(images, tables, rules, beams)
+        else:
+            kernels.extend_beams(images, tables, rules, at_once, beams)
+        if not beams.goes_on.any():
+            break
+    if steps.shape[1]:
+        kernels.best_first(beams, np.flatnonzero(beams.goes_on), steps, rules.max_steps)
+    kernels.best_first(beams, np.arange(len(nodes)), nodes[:, None], 0)
 
 
-def _lazy_beam(problem: PathProblem, images: Images, tables: Tables, rules: Rules, nodes: Any, steps: Any) -> None:
-    from hcep.pursuit import search_kernel as kernels
-
-    kernels.search_beam_lazily(images, tables, rules, nodes)
+def _near_enough(problem: PathProblem, images: Images, tables: Tables, rules: Rules, beams: Beams) -> NDArray[np.intp]:
+    """Return the images with a hypothesis that may end and has ``||x - D^T a|| < tol``."""
+    may_end = (np.arange(rules.width) < beams.sizes[:, None]) & beams.goes_on[:, None]
+    if len(images.limit):
+        may_end &= tables.state[images.limit[:, None], beams.nodes] != ON_THE_WAY
+    if rules.anchor == 0.0:  # leave out what is far above the tolerance in spite of rounding
+        bound = np.maximum(4.0 * rules.tol**2, images.cancelled * images.squares)
+        may_end &= beams.scores >= (images.squares - bound)[:, None]
+    owner, place = np.nonzero(may_end)
+    left = [rest for _, _, rest in _solved(problem, images, owner, beams.nodes[owner, place])]
+    return owner[np.concatenate([np.zeros(0), *left]) < rules.tol**2]
 
 
 def _states(images: Images, tables: Tables) -> NDArray[np.int8] | None:
@@ -505,12 +527,17 @@ def _solve(problem: PathProblem, images: Images, nodes: NDArray[np.int32], norms
     """Fill in the residual norms of k nodes per image, and return the coefficients of each image's first node."""
     owner, place = np.nonzero(nodes >= 0)
     first = np.zeros((len(nodes), problem.tree.depth))
-    for start in range(0, len(owner), SOLVED):
-        at, rank = owner[start : start + SOLVED], place[start : start + SOLVED]
-        ends, x = nodes[at, rank], images.x[at]
-        along = problem.along(ends, images.p, at) if images.p.shape[1] else problem.along_images(ends, x)
-        a = problem.coefficients(ends, along)
-        left = problem.squared_residuals(x, images.squares[at], ends, along, a)
+    for part, a, left in _solved(problem, images, owner, nodes[owner, place]):
+        at, rank = owner[part], place[part]
         norms[at, rank] = np.sqrt(np.maximum(left, 0.0))
         first[at[rank == 0]] = a[rank == 0]
     return first
+
+
+def _solved(problem: PathProblem, images: Images, owner: NDArray[np.intp], ends: NDArray[Any]) -> Iterator[Any]:
+    """Yield slices of pairs of an image and a node, and the coefficients and squared residuals of these paths."""
+    for part in (slice(start, start + SOLVED) for start in range(0, len(owner), SOLVED)):
+        at, nodes, x = owner[part], ends[part], images.x[owner[part]]
+        along = problem.along(nodes, images.p, at) if images.p.shape[1] else problem.along_images(nodes, x)
+        a = problem.coefficients(nodes, along)
+        yield part, a, problem.squared_residuals(x, images.squares[at], nodes, along, a)

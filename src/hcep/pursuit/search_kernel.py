@@ -10,23 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hcep.dictionary.path_problem import CLOSED, ON_THE_WAY, OPEN
-from hcep.pursuit.compiled import (
-    ONE,
-    ZERO,
-    Array,
-    Beam,
-    copy,
-    dot,
-    keep_best,
-    kernel,
-    offer,
-    piece,
-    sort_best_first,
-    squared_norm,
-    subtract,
-)
-from hcep.pursuit.tables import LANES, Images, Rules, Tables
+from hcep.dictionary.path_problem import CLOSED, OPEN
+from hcep.pursuit.compiled import ZERO, Array, Beam, copy, dot, keep_best, kernel, offer, piece, sort_best_first
+from hcep.pursuit.tables import LANES, Beams, Images, Rules, Tables
 
 
 @piece
@@ -140,48 +126,38 @@ def score_nodes(images: Images, tables: Tables, rules: Rules, nodes: Array, out:
 
 
 @kernel
-def search_beam(images: Images, tables: Tables, rules: Rules, final_nodes: Array, trace_nodes: Array) -> None:
-    """Repeatedly extend every hypothesis by its best children and keep the best hypotheses.
-
-    The k best hypotheses of the last beam are written to `final_nodes` (n, k), best first. If `trace_nodes` (n, t, b)
-    is not empty, it gets the beam before every step and after the last one. Entries beyond the beam are not changed.
-    """
-    beam, work = new_beam(rules.n_tried), workspace(rules)
-    path, values = path_space(images, tables), np.zeros(len(tables.parent))
+def extend_beams(images: Images, tables: Tables, rules: Rules, n_steps: int, beams: Beams) -> None:
+    """Extend the beams of all images by up to `n_steps` steps, as long as a hypothesis can be extended."""
+    work, values = workspace(rules), np.zeros(len(tables.parent))
     for i in range(len(images.p)):
-        beam.scores[0], beam.nodes[0], size = 0.0, 0, ONE
-        for step in range(rules.max_steps + 1):
-            if trace_nodes.shape[1]:
-                sort_best_first(beam.scores, beam.nodes, size)
-                copy(beam.nodes, trace_nodes[i, step], size)
-            if step == rules.max_steps:
+        beam = Beam(beams.scores[i], beams.nodes[i])
+        for _ in range(n_steps):
+            if not beams.goes_on[i]:
                 break
-            if rules.tol > 0.0 and near_enough(i, beam, size, images, tables, rules, path):
-                break
-            look_up(images.p[i], beam.nodes, size, tables, values)
-            size, goes_on = extend(i, beam, size, values, ZERO, images, tables, rules, work)
-            if not goes_on:
-                break
-        finish_beam(beam, size, final_nodes[i])
+            look_up(images.p[i], beam.nodes, beams.sizes[i], tables, values)
+            size, goes_on = extend(i, beam, beams.sizes[i], values, ZERO, images, tables, rules, work)
+            beams.sizes[i], beams.goes_on[i] = size, goes_on
 
 
 @kernel
-def search_beam_lazily(images: Images, tables: Tables, rules: Rules, final_nodes: Array) -> None:
-    """Search as `search_beam` does, all images step by step, with products only for children of live hypotheses."""
-    n_images = len(images.x)
-    scores, nodes = np.zeros((n_images, rules.width)), np.zeros((n_images, rules.width), np.int64)
-    sizes, starts = np.ones(n_images, np.int64), np.zeros(n_images, np.int64)
-    work = workspace(rules)
-    for _ in range(rules.max_steps):
-        values, any_goes_on = multiply(images, nodes, sizes, tables, starts), False
-        for i in range(n_images):
-            beam = Beam(scores[i], nodes[i])
-            sizes[i], goes_on = extend(i, beam, sizes[i], values, starts[i], images, tables, rules, work)
-            any_goes_on |= goes_on
-        if not any_goes_on:
-            break
-    for i in range(n_images):
-        finish_beam(Beam(scores[i], nodes[i]), sizes[i], final_nodes[i])
+def extend_beams_lazily(images: Images, tables: Tables, rules: Rules, beams: Beams) -> None:
+    """Extend the beams of all images by one step, with products only for children of live hypotheses."""
+    starts, work = np.zeros(len(images.x), np.int64), workspace(rules)
+    values = multiply(images, beams.nodes, beams.sizes, tables, starts)
+    for i in range(len(images.x)):
+        beam = Beam(beams.scores[i], beams.nodes[i])
+        size, goes_on = extend(i, beam, beams.sizes[i], values, starts[i], images, tables, rules, work)
+        beams.sizes[i], beams.goes_on[i] = size, goes_on
+
+
+@kernel
+def best_first(beams: Beams, images: Array, out: Array, step: int) -> None:
+    """Write the k best hypotheses of some images to ``out[:, step]`` (n, k), best first; entries beyond a beam stay."""
+    for i in images:
+        scores, nodes = beams.scores[i], beams.nodes[i]
+        size = keep_best(scores, nodes, beams.sizes[i], out.shape[2])
+        sort_best_first(scores, nodes, size)
+        copy(nodes, out[i, step], size)
 
 
 class Workspace(NamedTuple):
@@ -194,22 +170,9 @@ class Workspace(NamedTuple):
 
 
 @piece
-def new_beam(size: int) -> Beam:
-    return Beam(np.zeros(size), np.zeros(size, np.int64))
-
-
-@piece
 def workspace(rules: Rules) -> Workspace:
-    children, tried = new_beam(rules.widest), new_beam(rules.n_tried)
-    return Workspace(children.scores, children.nodes, tried.scores, tried.nodes)
-
-
-@piece
-def finish_beam(beam: Beam, size: int, final_nodes: Array) -> None:
-    """Write the best hypotheses of the last beam, best first."""
-    size = keep_best(beam.scores, beam.nodes, size, len(final_nodes))
-    sort_best_first(beam.scores, beam.nodes, size)
-    copy(beam.nodes, final_nodes, size)
+    widest, n_tried = rules.widest, rules.n_tried
+    return Workspace(np.zeros(widest), np.zeros(widest, np.int64), np.zeros(n_tried), np.zeros(n_tried, np.int64))
 
 
 @piece
@@ -305,69 +268,3 @@ def value_at(i: int, v: int, images: Images, tables: Tables) -> float:
     for k in range(tables.pointer[v], tables.pointer[v + 1]):
         value += tables.weight[k] * dot(images.x[i], images.directions[tables.column[k]])
     return value
-
-
-# -- a tolerance ---------------------------------------------------------------------------------------
-
-
-class PathSpace(NamedTuple):
-    """Buffers for one path: its nodes, products p and coefficients a, and the residual vector."""
-
-    nodes: Array
-    along: Array
-    coefficients: Array
-    left: Array
-
-
-@piece
-def path_space(images: Images, tables: Tables) -> PathSpace:
-    depth = tables.triangle.shape[1]
-    return PathSpace(np.zeros(depth, np.int64), np.zeros(depth), np.zeros(depth), np.zeros(images.x.shape[1]))
-
-
-@piece
-def near_enough(i: int, beam: Beam, size: int, images: Images, tables: Tables, rules: Rules, path: PathSpace) -> bool:
-    """Return whether any hypothesis of the beam that may end has ``||x - D^T a|| < tol``."""
-    square, tolerance = images.squares[i], rules.tol * rules.tol
-    for h in range(size):
-        if len(images.limit) and tables.state[images.limit[i], beam.nodes[h]] == ON_THE_WAY:
-            continue  # it must not end here
-        if rules.anchor == 0.0 and square - beam.scores[h] > max(4.0 * tolerance, images.cancelled * square):
-            continue  # far above the tolerance in spite of rounding
-        if squared_residual(i, beam.nodes[h], images, tables, rules, path) < tolerance:
-            return True
-    return False
-
-
-@piece
-def solve_path(i: int, node: int, images: Images, tables: Tables, path: PathSpace) -> int:
-    """Solve the path of image i to `node` as `PathProblem.coefficients` does, and return its length."""
-    length: int = tables.level[node]
-    for k in range(length - 1, -1, -1):
-        path.nodes[k] = node
-        path.along[k] = value_of(images.p[i], node, tables)
-        node = tables.parent[node]
-    for k in range(length - 1, -1, -1):
-        diagonal = tables.triangle[path.nodes[k], k]
-        total = path.along[k]
-        for m in range(k + 1, length):
-            total -= tables.triangle[path.nodes[m], k] * path.coefficients[m]
-        path.coefficients[k] = total / diagonal if diagonal != 0.0 else 0.0
-    return length
-
-
-@piece
-def squared_residual(i: int, node: int, images: Images, tables: Tables, rules: Rules, path: PathSpace) -> float:
-    """Return ``||x - D^T a||**2`` of the path of image i to `node`, as `PathProblem.squared_residuals` does."""
-    length = solve_path(i, node, images, tables, path)
-    augmented = images.squares[i] + rules.anchor * length
-    estimate = augmented
-    for k in range(length):
-        deviation = path.coefficients[k] - 1.0
-        estimate -= path.along[k] * path.along[k] + rules.anchor * deviation * deviation
-    if estimate > images.cancelled * augmented:
-        return float(estimate)
-    copy(images.x[i], path.left, len(path.left))
-    for k in range(length):
-        subtract(path.left, path.coefficients[k], tables.atoms[tables.edge[path.nodes[k]]])
-    return squared_norm(path.left)

@@ -49,17 +49,13 @@ class Tables(NamedTuple):
     """
 
     parent: Array
-    level: Array
     first_child: Array
     n_children: Array
-    edge: Array
     pointer: Array
     column: Array
     weight: Array
     offset: Array
     share: Array
-    triangle: Array
-    atoms: Array
     state: Array
 
     @classmethod
@@ -67,11 +63,26 @@ class Tables(NamedTuple):
         """Build the record without copying any large array."""
         tree, has_column = problem.tree, problem.column >= 0
         return cls(
-            tree.parent, tree.level, tree.first_child, tree.n_children, tree.edge,
+            tree.parent, tree.first_child, tree.n_children,
             np.concatenate([[0], np.cumsum(has_column)]), problem.column[has_column].astype(np.int64),
-            problem.sign[has_column], problem.sign * problem.offset[problem.column], problem.share, problem.triangle,
-            problem.atoms, np.zeros((0, 0), np.int8) if state is None else state,
+            problem.sign[has_column], problem.sign * problem.offset[problem.column], problem.share,
+            np.zeros((0, 0), np.int8) if state is None else state,
         )  # fmt: skip
+
+
+class Beams(NamedTuple):
+    """The hypotheses of each image: scores and nodes (n_images, width), their number, and if its search goes on."""
+
+    scores: Array
+    nodes: Array
+    sizes: Array
+    goes_on: Array
+
+    @classmethod
+    def at_root(cls, n_images: int, width: int) -> Beams:
+        """Build beams that hold only the empty path."""
+        scores, nodes = np.zeros((n_images, width)), np.zeros((n_images, width), np.int32)
+        return cls(scores, nodes, np.ones(n_images, np.int64), np.ones(n_images, dtype=bool))
 
 
 class Rules(NamedTuple):
