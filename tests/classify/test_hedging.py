@@ -68,22 +68,11 @@ def test_calibrate_refuses_labels_it_does_not_know(model: HCEPClassifier) -> Non
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.1, "much", float("nan")])
-def test_sure_and_its_former_name_are_shares(calibrated: HCEPClassifier, share: object) -> None:
+def test_sure_is_a_share(calibrated: HCEPClassifier, share: object) -> None:
     X = images(1, 0)[0]
     for ask in (calibrated.predict_concept, calibrated.predict_set, calibrated.unknown_kind):
         with pytest.raises(HCEPError, match="sure must be a number between 0 and 1"):
             ask(X, sure=share)
-        with pytest.raises(HCEPError, match="alpha must be a number between 0 and 1"):
-            ask(X, share)
-
-
-def test_the_former_name_of_sure_still_works(calibrated: HCEPClassifier) -> None:
-    X = images(20, 4)[0]
-    with pytest.warns(DeprecationWarning, match=r"alpha=0\.2 is now sure=0\.8"):
-        former = calibrated.predict_concept(X, 0.2)
-    assert former.tolist() == calibrated.predict_concept(X, sure=0.8).tolist()
-    with pytest.raises(HCEPError, match="alpha is the former name of 1 - sure; pass sure alone"):
-        calibrated.predict_concept(X, 0.1, sure=0.9)
 
 
 def test_without_held_out_images_the_answer_is_the_most_specific_concept_that_is_likely_enough() -> None:

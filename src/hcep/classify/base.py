@@ -34,6 +34,7 @@ from hcep.hierarchy import VIRTUAL_ROOT, Hierarchy, read_hierarchy
 from hcep.hierarchy.edges import refuse_many_paths
 from hcep.hierarchy.graph import TreePolicy
 from hcep.hierarchy.names import loose_key
+from hcep.pursuit import SearchOptions
 
 #: What `as_hierarchy` takes; the last is a networkx graph.
 HierarchyLike = Hierarchy | str | PathLike[str] | list[tuple[str, str]] | Any
@@ -42,20 +43,8 @@ HierarchyLike = Hierarchy | str | PathLike[str] | list[tuple[str, str]] | Any
 # -- parameters ----------------------------------------------------------------------------------------
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
-
-
 #: What a parameter of any estimator may be, by its name: a test of the value, and the words for a message.
 CONSTRAINTS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "max_steps": (
-        lambda value: value is None or _is_count(value),
-        "a positive integer, or None for the depth of the hierarchy",
-    ),
-    "beam_width": (
-        lambda value: value is None or _is_count(value),
-        "a positive integer, or None for an exact search of all rooted paths",
-    ),
     "tol": (
         lambda value: is_number(value) and 0.0 <= value <= sys.float_info.max,
         "a finite number of at least 0",
@@ -227,7 +216,9 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _check_parameters(self) -> None:
         """Raise HCEPError for a parameter that the pursuit would refuse only at the first prediction."""
-        for name, value in self.get_params(deep=False).items():
+        parameters = self.get_params(deep=False)
+        SearchOptions(**{name: parameters.get(name) for name in ("beam_width", "max_steps", "n_jobs")})
+        for name, value in parameters.items():
             if name == "head":
                 require_head(value, self._own_heads)
             elif name == "priors":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, Self
 
@@ -16,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_para
 from hcep._checks import require_positive
 from hcep.classify import growing, hedging
 from hcep.classify.base import (
-    Auto,
     HierarchyLike,
     as_hierarchy,
     as_labels,
@@ -34,7 +32,6 @@ from hcep.classify.heads import make_head, n_iterations
 from hcep.classify.hedging import HeldOutScores
 from hcep.classify.objects import stopping_rule
 from hcep.classify.path_model import Inference, PathModel
-from hcep.classify.refining import Refine
 from hcep.classify.right_level import SURE, require_sure
 from hcep.classify.training import TrainingSet
 from hcep.classify.transformer import HCEPTransformer
@@ -46,7 +43,6 @@ from hcep.dictionary.concept_dictionary import average_upwards
 from hcep.dictionary.from_text import checked_texts, predicted_means
 from hcep.errors import DictionaryError, HCEPError, near_matches, quote, quoted
 from hcep.hierarchy import Hierarchy
-from hcep.hierarchy.graph import TreePolicy
 from hcep.pursuit import Stopping
 from hcep.pursuit.limits import Concepts, Request
 
@@ -56,6 +52,11 @@ FEWEST_EXACT = 9
 #: Share of added images unlike the training images of their class that puts the metric in doubt. Of the training
 #: images themselves it is one in twenty.
 UNLIKE = 0.2
+#: Fitted attributes, without their underscore, that a `PathModel` has beside those of a transformer.
+PREDICTS_WITH = ("calibration", "priors", "head", "explained_floor", "typical", "held_out", "stopping")
+#: Parameters of the published pursuit: beam search in the Euclidean metric of class means.
+PUBLISHED: dict[str, Any] = {"shrinkage": None, "anchor": 0.0, "signed": False, "power": 1.0, "refine": False}
+PUBLISHED |= {"coarse": "own", "prior": None}
 
 
 class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
@@ -169,36 +170,23 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
     _own_heads = ("path",)
     _parts = (
         *HCEPTransformer._parts,
-        *("calibration_", "priors_", "head_", "explained_floor_", "typical_", "held_out_", "stopping_"),
+        *(f"{name}_" for name in PREDICTS_WITH),
     )
 
     def __init__(
         self,
         hierarchy: HierarchyLike | None = None,
         *,
-        tree: TreePolicy | None = None,
-        collapse: bool = True,
-        unit_norm: bool = False,
-        center: bool = False,
-        shrinkage: float | Auto | None = "auto",
-        beam_width: int | None = None,
-        max_steps: int | None = None,
-        tol: float = 0.0,
-        signed: bool = False,
-        anchor: float | Auto = "auto",
         head: Any = "path",
-        n_jobs: int | None = None,
-        power: float | Auto = "auto",
-        exact_where: bool = False,
-        refine: Refine = "auto",
         priors: Priors = "uniform",
-        sparse_output: bool = True,
         coarse: Coarse = "below",
         unlabelled: Unlabelled = "ignore",
         prior: Prior = "auto",
         unseen: Unseen = "ignore",
         dictionary: ConceptDictionary | None = None,
+        **shared: Any,
     ) -> None:
+        super().__init__(hierarchy, **shared)
         self._store(locals())
 
     @classmethod
@@ -208,9 +196,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         The paper's beams are 8 (ImageNette), 16 (CIFAR-100) and 32 (ImageNet); for ImageNet its head is
         ``AdamWHead(epochs=1000, batch_size=16384)``.
         """
-        published: dict[str, Any] = {"shrinkage": None, "anchor": 0.0, "signed": False, "head": "adamw"}
-        published |= {"power": 1.0, "refine": False, "coarse": "own", "prior": None}
-        return cls(hierarchy, beam_width=beam_width, **(published | options))
+        return cls(hierarchy, beam_width=beam_width, **(PUBLISHED | {"head": "adamw"} | options))
 
     @staticmethod
     def from_linear_head(
@@ -375,8 +361,8 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         return head.fit(self.path_model().pursue(training.images).codes, training.own, **weights)
 
     def _make_path_model(self, **parts: Any) -> PathModel:
-        names = ("calibration", "priors", "head", "explained_floor", "typical", "held_out", "stopping")
-        return super()._make_path_model(**{name: getattr(self, f"{name}_") for name in names}, **parts)
+        own = {name: getattr(self, f"{name}_") for name in PREDICTS_WITH}
+        return super()._make_path_model(**own, **parts)
 
     def fit_objects(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from training images of one object each when a picture has a further one (see `stopping_rule`).
@@ -477,14 +463,22 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         if decode == "class":
             index = self._ask(X, lambda model, images: model.predict(images, model.limits(**limited)))
             return np.asarray(self.classes_[index])
+        return self._decoded(X, decode, **limited)
+
+    def _decoded(self, X: ArrayLike, decode: Decode, sure: float = SURE, **limited: Any) -> NDArray[np.object_]:
+        """The concept that a decoder answers with for each image; None if nothing is sure."""
+        limits = self.path_model().limits(**limited)
 
         def synsets(model: PathModel, found: Inference, _: slice) -> NDArray[np.intp]:
-            are_limited = hedging.is_limited(model, model.limits(**limited), len(found.class_index))
-            return hedging.answer_synsets(model, found, decode, limited=are_limited)[0]
+            are_limited = hedging.is_limited(model, limits, len(found.class_index))
+            return hedging.right_levels(model, found, sure, are_limited, decode=decode).synsets
 
-        index, h = np.concatenate(self._in_blocks(X, synsets, **limited)), self.hierarchy_
-        labels = dict(zip(map(str, self.classes_.tolist()), self.classes_.tolist(), strict=True))  # integers stay so
-        concepts = (None if i == 0 else h.class_of(h.ids[i]) for i in index.tolist())
+        return self._concepts(np.concatenate(self._in_blocks(X, synsets, **limited)))
+
+    def _concepts(self, synsets: NDArray[np.intp]) -> NDArray[np.object_]:
+        """The ids of synsets, or the labels of classes; None for the root."""
+        h, labels = self.hierarchy_, {str(label): label for label in self.classes_.tolist()}  # integers stay so
+        concepts = (None if i == 0 else h.class_of(h.ids[i]) for i in synsets.tolist())
         return np.array([labels.get(str(one), one) for one in concepts], dtype=object)
 
     def _ask(self, X: ArrayLike, answer: Callable[[PathModel, NDArray[Any]], Any]) -> Any:
@@ -640,13 +634,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         return [work(model, self.infer(images[rows], explained=True, **limits), rows) for rows in parts]
 
     def predict_concept(
-        self,
-        X: ArrayLike,
-        alpha: float | None = None,
-        *,
-        sure: float | None = None,
-        by_class: bool = False,
-        only: Concepts = (),
+        self, X: ArrayLike, *, sure: float = SURE, by_class: bool = False, only: Concepts = ()
     ) -> NDArray[np.object_]:
         """Return the id of the most specific concept that is at least `sure` likely for each image.
 
@@ -657,50 +645,42 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         Parameters
         ----------
         X : (n_images, n_dims) array
-        sure : float between 0 and 1, 0.9 by default; `alpha` is its former name, ``1 - sure``
+        sure : float between 0 and 1
         by_class : promise it for the images of every class by themselves; needs `calibrate`. A class with fewer than
             ``sure / (1 - sure)`` held-out images can then never be excluded.
         only : the only possible classes, or concepts above them, at this place or time. The promise holds if the model
             was calibrated with the same list
         """
-        level, limits = _sure(sure, alpha, SURE), self.path_model().limits(only=only)
+        if not by_class:
+            return self._decoded(X, "sure", sure, only=only)
+        alpha, tree = 1.0 - require_sure(sure), self.hierarchy_.path_tree
 
         def synsets(model: PathModel, found: Inference, _: slice) -> NDArray[np.intp]:
-            if not by_class:
-                limited = hedging.is_limited(model, limits, len(found.class_index))
-                return hedging.right_levels(model, found, level, limited)[0]
-            nodes = hedging.hedged_nodes(model, found, 1.0 - level, by_class=True)
-            return np.asarray(model.hierarchy.path_tree.synset[nodes])
+            return np.asarray(tree.synset[hedging.hedged_nodes(model, found, alpha, by_class=True)])
 
-        index, h = np.concatenate(self._in_blocks(X, synsets, only=only)).tolist(), self.hierarchy_
-        return np.array([None if i == 0 else h.class_of(h.ids[i]) for i in index], dtype=object)
+        return self._concepts(np.concatenate(self._in_blocks(X, synsets, only=only)))
 
-    def predict_set(
-        self, X: ArrayLike, alpha: float | None = None, *, sure: float | None = None, by_class: bool = False
-    ) -> list[tuple[str, ...]]:
+    def predict_set(self, X: ArrayLike, *, sure: float = SURE, by_class: bool = False) -> list[tuple[str, ...]]:
         """Return the classes that an image may belong to, as concepts that stand for all classes below them.
 
         The true one is among them with probability at least `sure`, which needs `calibrate`; parameters are those of
         `predict_concept`.
         """
-        level = _sure(sure, alpha, SURE)
+        alpha = 1.0 - require_sure(sure)
 
         def subtrees(model: PathModel, found: Inference, _: slice) -> list[tuple[str, ...]]:
-            return hedging.as_subtrees(model, hedging.class_sets(model, found, 1.0 - level, by_class=by_class))
+            return hedging.as_subtrees(model, hedging.class_sets(model, found, alpha, by_class=by_class))
 
         return [answer for part in self._in_blocks(X, subtrees) for answer in part]
 
-    def unknown_kind(
-        self, X: ArrayLike, alpha: float | None = None, *, sure: float | None = None
-    ) -> NDArray[np.object_]:
+    def unknown_kind(self, X: ArrayLike, *, sure: float = 0.8) -> NDArray[np.object_]:
         """Return, for images of classes that the model does not know, the concept they are a kind of.
 
-        It is above the true class with probability at least `sure` (default 0.8), as far as unknown classes are to the
-        model what its own classes would be if each were taken away; the root if nothing can be said. `alpha` is the
-        former name, ``1 - sure``.
+        It is above the true class with probability at least `sure`, as far as unknown classes are to the model what its
+        own classes would be if each were taken away; the root if nothing can be said.
         """
-        level = _sure(sure, alpha, 0.8)
-        parts = self._in_blocks(X, lambda model, found, _: hedging.kinds(model, found, 1.0 - level))
+        alpha = 1.0 - require_sure(sure)
+        parts = self._in_blocks(X, lambda model, found, _: hedging.kinds(model, found, alpha))
         hierarchy = self.hierarchy_
         return np.asarray(np.array(hierarchy.ids, dtype=object)[hierarchy.path_tree.synset[np.concatenate(parts)]])
 
@@ -955,14 +935,3 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         """Numbers of the present classes for those that there will be."""
         known = dict(zip(self.classes_.tolist(), numbers.tolist(), strict=True))
         return np.array([known.get(label, new) for label in labels])
-
-
-def _sure(sure: float | None, alpha: float | None, default: float) -> float:
-    """The level that a call asks for, by its name or by its former one."""
-    if alpha is None:
-        return require_sure(default if sure is None else sure)
-    if sure is not None:
-        raise HCEPError("alpha is the former name of 1 - sure; pass sure alone")
-    level = 1.0 - require_sure(alpha, "alpha")
-    warnings.warn(f"alpha={alpha:g} is now sure={level:g}", DeprecationWarning, stacklevel=3)
-    return level

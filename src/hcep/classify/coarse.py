@@ -23,6 +23,7 @@ from hcep.classify.left_out import rank_in_class, spread
 from hcep.classify.training import TrainingSet
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import blocks
+from hcep.dictionary.moments import one_hot
 from hcep.errors import HCEPError, HierarchyError, quote, quoted
 from hcep.hierarchy import Hierarchy
 
@@ -314,10 +315,6 @@ class CoarseLabels:
         """Images of each label, and how many of them each class learned from."""
         return count_labels(self.names, self.label, self.responsibilities * float(self.used), self.classes)
 
-    def taught(self, label: str) -> list[tuple[str, float]]:
-        """The classes that the images of a label went to, and how many of them, most first."""
-        return self.counts[label].most()
-
     def lines(self, hierarchy: Hierarchy | None = None) -> list[str]:
         """One sentence per label for people, with names of concepts from the fitted hierarchy if it is given."""
         return coarse_lines(self.counts, hierarchy)
@@ -345,26 +342,30 @@ def responsibilities(space: Space, temperature: float, n_rounds: int) -> list[sp
 
     then the means and P anew, each image left out of the means that it is compared with.
     """
-    images, n_classes = space.images, space.images.sets.shape[1]
-    by_class = sparse.csr_array((space.weights, (space.own, np.arange(len(space.own)))), (n_classes, len(space.own)))
-    sums, totals = by_class @ space.exact, np.asarray(by_class.sum(axis=1)).ravel()
+    images, last = space.images, None
     habits, rounds = _first_habits(images), []
-    means, weight, last = sums / np.maximum(totals, 1e-12)[:, None], totals, None
     squares = np.einsum("ij,ij->i", space.coarse, space.coarse)
     for _ in range(n_rounds):
+        means, weight = _means(space, last)
         odds = [
             _log_odds(space.coarse, squares, rows, classes, means, weight, images.weights, last) / temperature
             for rows, classes in images.by_label
         ]
         for _ in range(HABIT_ROUNDS):
-            current = _normalised(odds, images, habits)
-            habits = _habits(images, current)
-        last = current
-        weighted = sparse.diags_array(images.weights) @ last
-        weight = totals + np.asarray(weighted.sum(axis=0)).ravel()
-        means = (sums + weighted.T @ space.coarse) / np.maximum(weight, 1e-12)[:, None]
+            last = _normalised(odds, images, habits)
+            habits = _habits_of(one_hot(images.label, len(images.names)).T @ last, images.sets)
         rounds.append(last)
     return rounds
+
+
+def _means(space: Space, probabilities: sparse.csr_array | None) -> tuple[Floats, Floats]:
+    """Class means, (n_classes, n_dims), of exact and, with responsibilities, of coarse images; and their weights."""
+    by_class = one_hot(space.own, space.images.sets.shape[1], space.weights).T.tocsr()
+    sums, weight = by_class @ space.exact, np.asarray(by_class.sum(axis=1)).ravel()
+    if probabilities is not None:
+        weighted = sparse.diags_array(space.images.weights) @ probabilities
+        sums, weight = sums + weighted.T @ space.coarse, weight + np.asarray(weighted.sum(axis=0)).ravel()
+    return sums / np.maximum(weight, 1e-12)[:, None], weight
 
 
 def _log_odds(
@@ -398,13 +399,6 @@ def _first_habits(images: CoarseImages) -> sparse.csr_array:
     """P(label | class), (n_sets, n_classes), as if each label's images were of all its classes alike."""
     counts = np.bincount(images.label, minlength=len(images.names)) / np.maximum(images.sets.sum(axis=1), 1)
     return _share_of_class(sparse.csr_array(images.sets * counts[:, None]))
-
-
-def _habits(images: CoarseImages, current: sparse.csr_array) -> sparse.csr_array:
-    labels = sparse.csr_array(
-        (np.ones(len(images)), (images.label, np.arange(len(images)))), (len(images.names), len(images))
-    )
-    return _habits_of(labels @ current, images.sets)
 
 
 def _habits_of(counts: sparse.csr_array, sets: Any) -> sparse.csr_array:
@@ -536,10 +530,7 @@ def _choose(training: TrainingSet, space: Space, temperature: float) -> tuple[in
 
 def _softening(space: Space, probabilities: sparse.csr_array, held_out: Calibration) -> float:
     """How much higher the temperature of held-out images is than of images that are left out of the means alone."""
-    distances = _distances(space, probabilities, space.exact)
-    n_classes = distances.shape[1]
-    total = np.bincount(space.own, space.weights, n_classes)
-    total += np.asarray((sparse.diags_array(space.images.weights) @ probabilities).sum(axis=0)).ravel()
+    distances, total = _distances(space, probabilities, space.exact), _means(space, probabilities)[1]
     rows, share = np.arange(len(space.own)), space.weights / total[space.own]
     distances[rows, space.own] /= np.maximum(1.0 - share, 0.05) ** 2
     can_be_left_out = share < 0.9
@@ -553,13 +544,7 @@ def _without(space: Space, kept: NDArray[np.bool_]) -> Space:
 
 def _distances(space: Space, probabilities: sparse.csr_array | None, z: NDArray[np.float32]) -> Floats:
     """Squared distances of images to the class means, (n_images, n_classes); a class without images is far away."""
-    n_classes = space.images.sets.shape[1]
-    by_class = sparse.csr_array((space.weights, (space.own, np.arange(len(space.own)))), (n_classes, len(space.own)))
-    sums, weight = by_class @ space.exact, np.asarray(by_class.sum(axis=1)).ravel()
-    if probabilities is not None:
-        weighted = sparse.diags_array(space.images.weights) @ probabilities
-        sums, weight = sums + weighted.T @ space.coarse, weight + np.asarray(weighted.sum(axis=0)).ravel()
-    means = sums / np.maximum(weight, 1e-12)[:, None]
+    means, weight = _means(space, probabilities)
     distances = np.einsum("ij,ij->i", means, means) - 2.0 * (z @ means.T.astype(np.float32)).astype(np.float64)
     distances += np.einsum("ij,ij->i", z, z)[:, None]
     distances[:, weight <= 0.0] = distances.max(initial=1.0) + 1.0
@@ -636,10 +621,11 @@ class Teacher:
     def __call__(self, images: NDArray[Any], label: Index) -> sparse.csr_array:
         """Responsibilities of raw images, (n_images, n_classes); `label` is a position in `names` for each."""
         n_classes = self.sets.shape[1]
-        parts = [self._of_block(images[part], label[part]) for part in blocks(0, len(images), n_classes)]
-        return sparse.csr_array(sparse.vstack([sparse.csr_array((0, n_classes)), *parts]))
-
-    def _of_block(self, images: NDArray[Any], label: Index) -> sparse.csr_array:
-        new = CoarseImages(images, label, np.ones(len(images)), np.arange(len(images)), self.names, self.sets)
-        scores = np.log(np.maximum(self.model.probabilities(images), np.finfo(np.float64).tiny))
-        return _normalised([scores[np.ix_(rows, classes)] for rows, classes in new.by_label], new, self.habits)
+        taught = [sparse.csr_array((0, n_classes))]
+        for part in blocks(0, len(images), n_classes):
+            X, n = images[part], len(images[part])
+            new = CoarseImages(X, label[part], np.ones(n), np.arange(n), self.names, self.sets)
+            scores = np.log(np.maximum(self.model.probabilities(X), np.finfo(np.float64).tiny))
+            odds = [scores[np.ix_(rows, classes)] for rows, classes in new.by_label]
+            taught.append(_normalised(odds, new, self.habits))
+        return sparse.csr_array(sparse.vstack(taught))

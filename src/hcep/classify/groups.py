@@ -42,11 +42,10 @@ def combine_photos(probabilities: ArrayLike, groups: Sequence[str]) -> tuple[lis
     >>> names, combined.round(3).tolist()
     (['a', 'b'], [[0.857, 0.143], [0.2, 0.8]])
     """
-    values, names = np.asarray(probabilities, dtype=np.float64), list(dict.fromkeys(groups))
+    values = np.asarray(probabilities, dtype=np.float64)
     if values.ndim != 2 or len(values) != len(groups):
         raise HCEPError(f"groups must be one per row of probabilities, got {len(groups):,} for shape {values.shape}")
-    place = {name: g for g, name in enumerate(names)}
-    own = np.array([place[name] for name in groups], dtype=np.intp)
+    names, own = _numbered(groups)
     sums = np.zeros((len(names), values.shape[1] + 1))
     np.add.at(sums, own, log_evidence(values))
     possible = np.zeros(sums.shape, dtype=bool)
@@ -54,10 +53,15 @@ def combine_photos(probabilities: ArrayLike, groups: Sequence[str]) -> tuple[lis
     return names, from_log_evidence(sums / np.bincount(own)[:, None], possible)
 
 
+def _numbered(groups: Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
+    """The groups in the order of their first photos, and the group of each photo as a position among them."""
+    place = {name: g for g, name in enumerate(dict.fromkeys(groups))}
+    return list(place), np.array([place[name] for name in groups], dtype=np.intp)
+
+
 def group_rows(groups: Sequence[str], size: int) -> Iterator[NDArray[np.intp]]:
     """The photos of whole groups, about `size` photos at a time or one group; groups by their first photos."""
-    place = {name: g for g, name in enumerate(dict.fromkeys(groups))}
-    own = np.array([place[name] for name in groups], dtype=np.intp)
+    _, own = _numbered(groups)
     order = np.argsort(own, kind="stable")
     ends = np.append(np.flatnonzero(np.diff(own[order])) + 1, len(order))
     start = 0
@@ -91,8 +95,7 @@ def infer_groups(
     """
     probabilities = model.probabilities(images, limits)
     names, combined = combine_photos(probabilities, groups)
-    place = {name: g for g, name in enumerate(names)}
-    own, index = np.array([place[name] for name in groups], dtype=np.intp), np.argmax(combined, axis=1)
+    own, index = _numbered(groups)[1], np.argmax(combined, axis=1)
     order = np.lexsort((-probabilities[np.arange(len(own)), index[own]], own))
     rows = order[np.searchsorted(own[order], np.arange(len(names)))]
     ends, first = model.paths_by_class

@@ -91,12 +91,16 @@ def right_levels(
     sure: float = SURE,
     limited: NDArray[np.bool_] | None = None,
     by_group: bool = False,
+    decode: Decode = "sure",
 ) -> ChosenLevels:
-    """Choose the synset that answers for each image (see `Levels.choose`).
+    """Choose the synset that answers for each image: see `Levels.choose`, or for another decoder `decoding.decode`.
 
     Nothing is sure about an atypical image, however likely its class seems. What held-out images promise does not hold
-    for images that are `limited`, (n_images,), in another way than they were.
+    for images that are `limited`, (n_images,), in another way than they were. Other decoders always answer.
     """
+    if decode != "sure":
+        synsets, estimates = decode_probabilities(model.levels, inference.probabilities, decode)
+        return ChosenLevels(synsets, estimates, estimates)
     held_out = held_out_levels(model, by_group)
     chosen = model.levels.choose(inference.probabilities, inference.class_index, sure, held_out)
     if held_out is not None and limited is not None and limited.any():
@@ -105,21 +109,6 @@ def right_levels(
     if inference.atypical is None:
         return chosen
     return chosen._replace(synsets=np.where(inference.atypical, 0, chosen.synsets))
-
-
-def answer_synsets(
-    model: PathModel,
-    inference: Inference,
-    decode: Decode = "sure",
-    sure: float = SURE,
-    limited: NDArray[np.bool_] | None = None,
-    by_group: bool = False,
-) -> ChosenLevels:
-    """The synset that a decoder answers with; only "sure" is `right_levels` and may be 0."""
-    if decode == "sure":
-        return right_levels(model, inference, sure, limited, by_group)
-    synsets, estimates = decode_probabilities(model.levels, inference.probabilities, decode)
-    return ChosenLevels(synsets, estimates, estimates)
 
 
 def answer_concepts(
@@ -131,8 +120,8 @@ def answer_concepts(
     by_group: bool = False,
     decode: Decode = "sure",
 ) -> AnswerConcepts:
-    """`answer_synsets` as concepts, at a rank or above it (see `Levels.concepts`)."""
-    chosen = answer_synsets(model, inference, decode, sure, limited, by_group)
+    """`right_levels` as concepts, at a rank or above it (see `Levels.concepts`)."""
+    chosen = right_levels(model, inference, sure, limited, by_group, decode)
     return model.levels.concepts(chosen, inference.probabilities, model.classes.tolist(), rank)
 
 
@@ -344,11 +333,9 @@ def _left_out_shares(model: PathModel, training: TrainingSet, rows: NDArray[np.i
         a = problem.coefficients(nodes, along)
         residuals = problem.squared_residuals(x[part], squares[part].astype(np.float64), nodes, along, a)
         left[part] = np.minimum(left[part], residuals)
-    grown, g = 1.0 / (1.0 - training.shares[rows]), np.zeros(len(x))
-    if transform.shrinkage is not None:
-        gamma = (1.0 - transform.shrinkage) / (training.n_free or 1.0) / transform.scale**2
-        loss = gamma * training.weights[rows] * grown
-        g = loss / np.maximum(1.0 - loss * np.einsum("ij,ij->i", r, r), 1e-12)
+    grown = 1.0 / (1.0 - training.shares[rows])
+    lost = transform.covariance_weight(training.n_free) * training.weights[rows] * grown
+    g = lost / np.maximum(1.0 - lost * np.einsum("ij,ij->i", r, r), 1e-12)
     along, words = np.einsum("ij,ij->i", x[:, : r.shape[1]], r), np.einsum("ij,ij->i", names, names)
     left = np.maximum(left - words, 0.0)
     left_out: NDArray[np.float64] = grown**2 * (left + g * left**2) + words

@@ -252,9 +252,7 @@ def left_out_probabilities(model: PathModel, X: NDArray[Any], own: Index, counts
     for c in np.flatnonzero((n_here > 0) & (n_here >= counts)):
         means[c, :n_pictures] = images[own == c, :n_pictures].mean(axis=0, dtype=np.float64)
     n_images = float(counts.sum())
-    free = degrees_of_freedom(int(n_images), n_images, n_classes)
-    shrinkage = 1.0 if transform.shrinkage is None or not free else transform.shrinkage
-    gamma = (1.0 - shrinkage) / (free or 1.0) / transform.scale**2
+    gamma = transform.covariance_weight(degrees_of_freedom(int(n_images), n_images, n_classes))
     space = LeftOut(images, own, np.ones(len(X)), counts, means, gamma, tree, n_words=texts.shape[1])
     fold = rank_in_class(own, np.random.default_rng(0)) // max(1, -(-int(n_here.max()) // MAX_FOLDS))
     folds = Folds(np.arange(len(X)), fold, np.ones(len(X), dtype=bool))

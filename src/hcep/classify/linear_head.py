@@ -150,20 +150,14 @@ def fit_to_dictionary(
     anchors = GIVEN_ANCHORS if model.anchor == "auto" else (float(model.anchor),)
     assembled(model, classes, dictionary, anchors[0], 1.0)
     own = model._class_index(np.asarray(labels), len(images))
-    synset, leaves = hierarchy.path_tree.synset, hierarchy.path_tree.leaf_nodes
-    order = np.argsort(model.path_model().class_of_synset[synset[leaves]], kind="stable")
-    starts = np.searchsorted(model.path_model().class_of_synset[synset[leaves]][order], np.arange(len(classes)))
-    losses = []
+    tried = []
     for anchor in anchors:
-        paths = path_objectives(images, dictionary, signed=False, anchor=anchor)
-        objectives = np.minimum.reduceat(paths[:, order], starts, axis=1)
+        objectives = model.path_model().lowest_by_class(path_objectives(images, dictionary, anchor=anchor))
         calibration = fit_calibration(objectives, own, weights)
         probabilities = calibration.probabilities(objectives)[np.arange(len(own)), own]
-        losses.append(
-            (-float(np.average(np.log(np.maximum(probabilities, 1e-300)), weights=weights)), anchor, calibration)
-        )
-    _, anchor, model.calibration_ = min(losses, key=lambda tried: tried[0])
-    model.anchor_ = anchor
+        loss = -float(np.average(np.log(np.maximum(probabilities, 1e-300)), weights=weights))
+        tried.append((loss, anchor, calibration))
+    _, model.anchor_, model.calibration_ = min(tried, key=lambda one: one[0])
     return own
 
 

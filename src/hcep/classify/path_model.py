@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,14 +29,6 @@ OnProbabilities = Callable[[slice, NDArray[np.float64], NDArray[np.intp]], None]
 TINY = float(np.finfo(np.float64).tiny)
 #: The calibration if a head gives the probabilities.
 UNCALIBRATED = Calibration(float("nan"))
-
-
-class Head(Protocol):
-    """Codes to class indices, such as a fitted ``LogisticRegression``."""
-
-    def predict(self, codes: sparse.csr_array) -> NDArray[Any]:
-        """Class index of each code."""
-        ...
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -87,7 +79,7 @@ class PathModel:
     leaves : (n_classes,) array of str; the leaf that stands for each class
     calibration : from objectives to the path head's probabilities
     priors : (n_classes,) array or None; probability of each class before the image is seen; None if all are equal
-    head : predicts the class from the code; None takes the class of the path's leaf
+    head : a fitted classifier of codes, such as ``LogisticRegression``; None takes the class of the path's leaf
     explained_floor : (n_classes,) array or None
         Explained share below which an image is unlike the training images of a class; None if it is unknown.
     typical : (n_dims,) array or None
@@ -102,7 +94,7 @@ class PathModel:
     options: SearchOptions
     calibration: Calibration = UNCALIBRATED
     priors: NDArray[np.float64] | None = None
-    head: Head | None = None
+    head: Any = None
     explained_floor: NDArray[np.float64] | None = None
     typical: NDArray[np.float64] | None = None
     held_out: HeldOutScores | None = None
@@ -205,11 +197,10 @@ class PathModel:
         return None if self.typical is None else np.asarray(unit_rows(images) @ self.typical < 1.0)
 
     def _infer_by_head(self, images: NDArray[Any], *, limits: PathLimits | None, **options: Any) -> Inference:
-        head: Any = self.head
-        if not hasattr(head, "predict_proba"):
-            raise HCEPError(f"the head, a {type(head).__name__}, gives no probabilities (no predict_proba)")
+        if not hasattr(self.head, "predict_proba"):
+            raise HCEPError(f"the head, a {type(self.head).__name__}, gives no probabilities (no predict_proba)")
         paths = search(images, self.dictionary, self.options, limits=limits, **options)
-        odds = np.asarray(head.predict_proba(paths.codes))
+        odds = np.asarray(self.head.predict_proba(paths.codes))
         if limits is None:
             return Inference.of(paths, self.class_index(images, paths), odds, self.classes)
         odds = np.where(self._open_classes(limits), np.maximum(odds, TINY), 0.0)
@@ -255,7 +246,7 @@ class PathModel:
         def reduce(block: slice, scores: NDArray[np.float64], best: NDArray[np.intp]) -> None:
             probabilities = self.calibration.probabilities(np.negative(scores, out=scores), self.priors)
             index = best if self.priors is None else np.argmax(probabilities, axis=1)
-            keep(block, _settled(probabilities, index), index)
+            keep(block, settled(probabilities, index), index)
 
         self._score(images, reduce, len(self.classes))
 
@@ -294,7 +285,7 @@ class PathModel:
             else:
                 index = np.argmax(probabilities, axis=1)
                 self._put_first(nodes, objectives, index)
-            keep(block, _settled(probabilities, index), index)
+            keep(block, settled(probabilities, index), index)
 
         options |= {"n_best": max(n_best, n_kept), "limits": limits}
         paths = search(images, self.dictionary, self.options, on_objectives=reduce, **options)
@@ -369,6 +360,11 @@ class PathModel:
         columns = np.argsort(index, kind="stable")
         return columns, np.searchsorted(index[columns], np.arange(len(self.leaves)))
 
+    def lowest_by_class(self, by_path: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The lowest of the objectives of each class's complete paths, (n_images, n_classes)."""
+        columns, first = self.paths_by_class
+        return np.asarray(np.minimum.reduceat(by_path[:, columns], first, axis=1))
+
     def _open_classes(self, limits: PathLimits) -> NDArray[np.bool_]:
         """Whether a class has a path that is open, (n_images, n_classes), or one row for all images."""
         columns, first = self.paths_by_class
@@ -408,8 +404,7 @@ class PathModel:
             is_open = limits.open_at(tree.leaf_nodes[columns])
             has_open = np.repeat(self._open_classes(limits), np.diff([*first, len(columns)]), axis=1)
             best = np.where(is_open | ~has_open, best, np.inf)
-        if len(first) < len(columns):
-            best = np.minimum.reduceat(best, first, axis=1)
+        best = np.minimum.reduceat(best, first, axis=1) if len(first) < len(columns) else best
         finite = np.isfinite(best)
         if finite.all():
             return np.asarray(best)
@@ -418,7 +413,7 @@ class PathModel:
         return np.where(finite, best, ceiling + 100.0 * self.calibration.temperature)
 
 
-def _settled(probabilities: NDArray[np.float64], index: NDArray[Any]) -> NDArray[np.float64]:
+def settled(probabilities: NDArray[np.float64], index: NDArray[Any]) -> NDArray[np.float64]:
     """Probabilities that add up to 1, the largest that of the predicted class.
 
     The search decides ties and paths that end early. The predicted class gets one part in 10**12 more than the largest,

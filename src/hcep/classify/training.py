@@ -125,7 +125,6 @@ class TrainingSet:
         prior : of the class means
         words : (n_synsets, n_words); the word parts of all concepts, if the transform has a word block
         """
-        shrinkage = 1.0 if transform.shrinkage is None or not self.n_free else transform.shrinkage
         images = self.prepared(rows, transform.power) if prepared is None else prepared
         leaves = transform.pictures.after_unit_norm(moments.class_means() if means is None else means)
         tree, n_words = self.tree, 0
@@ -139,7 +138,7 @@ class TrainingSet:
             weights=self.weights[rows],
             class_weights=moments.weights,
             means=leaves,
-            gamma=(1.0 - shrinkage) / (self.n_free or 1.0) / transform.scale**2,
+            gamma=transform.covariance_weight(self.n_free),
             tree=tree,
             prior=prior,
             n_images=self.effective_counts,

@@ -41,10 +41,9 @@ def unseen_odds(model: PathModel, images: NDArray[Any], own: NDArray[np.intp], n
     rows = rows[:: max(1, -(-len(rows) // MAX_IMAGES))]
     if not len(rows):
         return TAKEN
-    tree, own = model.hierarchy.path_tree, own[rows]
-    by_path = path_objectives(images[rows].astype(np.float64), model.dictionary, anchor=model.options.anchor)
-    objectives = np.full((len(rows), len(model.classes)), np.inf)
-    np.minimum.at(objectives.T, model.class_of_synset[tree.synset[tree.leaf_nodes]], by_path.T)
+    own, anchor = own[rows], model.options.anchor
+    by_path = path_objectives(images[rows].astype(np.float64), model.dictionary, anchor=anchor)
+    objectives = model.lowest_by_class(by_path)
     # Without the image, the mean of its class is n / (n - 1) times as far away.
     objectives[np.arange(len(rows)), own] *= (n_images[own] / (n_images[own] - 1.0)) ** 2
     probabilities = model.calibration.probabilities(objectives)

@@ -191,7 +191,7 @@ def grade_decoders(label: str, graded: Graded, y: ArrayLike, limits: PathLimits 
     is_limited = hedging.is_limited(model, limits, len(graded.scores))
     rows = {}
     for rule in (one for one in DECODERS if one != "class"):
-        synsets = hedging.answer_synsets(model, graded.result, rule, limited=is_limited).synsets
+        synsets = hedging.right_levels(model, graded.result, limited=is_limited, decode=rule).synsets
         concepts = [h.ids[i] for i in synsets.tolist()]
         paths = [() if concept == h.root else h.paths(concept)[0] for concept in concepts]
         scores = score_images(paths, y, h, predicted=[h.class_of(concept) for concept in concepts], top_k=())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from hcep.classify.classifier import HCEPClassifier
+from hcep.classify.classifier import PUBLISHED, HCEPClassifier
 from hcep.classify.methods.baselines import LDAClassifier, LinearProbe, OMPClassifier
 from hcep.classify.methods.nearest import HNNClassifier, NNClassifier
 from hcep.errors import HCEPError, near_matches, quote, quoted
@@ -38,12 +38,9 @@ class Method:
         return self.make(hierarchy, **options)
 
 
-#: Beam search in the Euclidean metric of class means, with a linear head on the codes.
-_AS_PUBLISHED: dict[str, Any] = {"beam_width": 8, "shrinkage": None, "power": 1.0, "refine": False, "anchor": 0.0}
-_AS_PUBLISHED |= {"coarse": "own", "prior": None}
 _TABLE = (
     ("omp", "OMP", OMPClassifier, "Flat orthogonal matching pursuit over all atoms, with a linear head."),
-    ("hb-omp", "HB-OMP", partial(HCEPClassifier, head="logistic", **_AS_PUBLISHED),
+    ("hb-omp", "HB-OMP", partial(HCEPClassifier, head="logistic", beam_width=8, **PUBLISHED),
      "The paper's hierarchical beam pursuit (beam 8 by default), with a linear head."),
     ("hcep", "HCEP (ours)", HCEPClassifier,
      "The best rooted path in a metric chosen on the training images; the class is its leaf."),

@@ -10,6 +10,7 @@ from hcep.classify.base import Auto, HierarchyLike
 from hcep.classify.calibration import Calibration
 from hcep.classify.choosing import MEAN_ANCHOR
 from hcep.classify.methods.baselines import CodeClassifier, ConceptMethod
+from hcep.classify.path_model import settled
 from hcep.dictionary import ConceptDictionary
 from hcep.dictionary.checks import check_shape, working_dtype
 from hcep.pursuit import PathResult
@@ -122,8 +123,7 @@ class NNClassifier(CodeClassifier):
         distances = np.einsum("ij,ij->i", means, means) - 2.0 * (self.dictionary_.embed(images) @ means.T)
         scores = self.calibration_.probabilities(np.asarray(distances, dtype=np.float64))
         # `predict` works in the images' own precision; if rounding decides, its class must have the largest number.
-        scores[np.arange(len(scores)), self._nearest(images)] = scores.max(axis=1) * (1.0 + 1e-12)
-        return np.asarray(scores / scores.sum(axis=1, keepdims=True))
+        return settled(scores, self._nearest(images))
 
     def code(self, images: NDArray[Any]) -> PathResult:
         return nn(images, self.dictionary_, n_jobs=self.n_jobs, max_steps=self.max_steps)
