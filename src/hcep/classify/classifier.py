@@ -23,7 +23,7 @@ from hcep.classify.base import (
     class_leaves,
     refuse_unknown,
 )
-from hcep.classify.calibration import Calibration, Priors, class_priors
+from hcep.classify.calibration import Priors, class_priors
 from hcep.classify.coarse import SEVERAL, Coarse, Labels, Teacher, Unlabelled, read_labels, read_new_labels
 from hcep.classify.coarse_counts import CoarseCounts, count_labels, joined_counts
 from hcep.classify.decoding import Decode, require_decoder
@@ -31,8 +31,8 @@ from hcep.classify.growing import ClassMean, ClassMeans
 from hcep.classify.heads import make_head, n_iterations
 from hcep.classify.hedging import HeldOutScores
 from hcep.classify.objects import stopping_rule
-from hcep.classify.path_model import Inference, PathModel
-from hcep.classify.right_level import SURE, require_sure
+from hcep.classify.path_model import UNCALIBRATED, Inference, PathModel
+from hcep.classify.right_level import SURE, needed, require_sure
 from hcep.classify.training import TrainingSet
 from hcep.classify.transformer import HCEPTransformer
 from hcep.classify.tree_prior import Prior, under_prior
@@ -47,8 +47,6 @@ from hcep.pursuit import Stopping
 from hcep.pursuit.limits import Concepts, Request
 
 logger = logging.getLogger(__name__)
-#: Fewest images labelled with a class that calibration with images of other labels accepts: 90 % coverage needs them.
-FEWEST_EXACT = 9
 #: Share of added images unlike the training images of their class that puts the metric in doubt. Of the training
 #: images themselves it is one in twenty.
 UNLIKE = 0.2
@@ -239,7 +237,6 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
             them. Embeddings are scaled to norm 1, without a power. Without any image, classes are ranked by the cosine
             of image and text.
         """
-        by_path = isinstance(self.head, str) and self.head == "path"
         if self.dictionary is not None:
             return self._fit_to_dictionary(self.dictionary, X, y, sample_weight, texts)
         by_concept = None if texts is None else self._checked_texts(texts, X, y)
@@ -247,21 +244,15 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
             from hcep.classify.linear_head import fit_zero_shot
 
             return fit_zero_shot(self, by_concept)
-        self.head_, self.n_iter_, self.calibration_ = None, 1, Calibration(float("nan"))
-        self.priors_ = self.explained_floor_ = self.typical_ = self.held_out_ = self.stopping_ = None
-        training = self._fit(X, y, by_path, sample_weight=sample_weight, texts=by_concept)
-        if by_path:
-            self.priors_ = class_priors(self.priors, self.moments_.weights)
-        elif len(self.classes_) > 1:
-            self.head_ = self._fit_head(training, is_weighted=sample_weight is not None)
-            self.n_iter_ = n_iterations(self.head_)
+        self._forget()
+        self.head_, self.n_iter_, self.calibration_ = None, 1, UNCALIBRATED
+        training = self._fit(X, y, self._by_path, sample_weight=sample_weight, texts=by_concept)
+        self._fit_head(training, self.moments_.weights, is_weighted=sample_weight is not None)
         self.explained_floor_ = hedging.explained_floor(self.path_model(), training)
         self.images_per_class_ = training.exact_counts.astype(np.int64)
         counts_once = sample_weight is None and training.n_exact is None
         self.class_weights_ = None if counts_once else self.moments_.weights
         self.coarse_counts_ = None if self.coarse_ is None else self.coarse_.counts
-        self.n_grown_ = self.n_unlike_ = 0
-        self.unseen_odds_ = 1.0
         if by_concept is not None:
             self._add_texts_without_images(by_concept)
         elif self.unseen == "use":
@@ -273,7 +264,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         self, texts: ArrayLike | Mapping[Any, ArrayLike], X: ArrayLike, y: ArrayLike
     ) -> dict[str, NDArray[np.float64]]:
         """The text of each concept as a unit vector."""
-        if not (isinstance(self.head, str) and self.head == "path"):
+        if not self._by_path:
             raise HCEPError("texts needs head='path'; a linear head on the codes does not use them")
         if self.power not in ("auto", 1.0):
             raise HCEPError(f"texts needs power=1 or 'auto', so that images compare with them; got {quote(self.power)}")
@@ -303,11 +294,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         self._graph = graph
         training = TrainingSet(dictionary.hierarchy, self._leaves, images, own, weights)
         counts = np.bincount(own, minlength=len(self.classes_))
-        if isinstance(self.head, str) and self.head == "path":
-            self.priors_ = class_priors(self.priors, counts)
-        elif len(self.classes_) > 1:
-            self.head_ = self._fit_head(training, is_weighted=sample_weight is not None)
-            self.n_iter_ = n_iterations(self.head_)
+        self._fit_head(training, counts, is_weighted=sample_weight is not None)
         self.images_per_class_ = counts.astype(np.int64)
         self.path_model()
         return self
@@ -352,13 +339,22 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         self.unseen_odds_ = unseen_odds(self.path_model(), images, own, self.images_per_class_)
         self._rebuild(graph, self._class_means())
 
-    def _fit_head(self, training: TrainingSet, is_weighted: bool) -> Any:
-        """The classifier on the codes of the training images."""
-        head = make_head(self.head)
-        if is_weighted and not has_fit_parameter(head, "sample_weight"):
-            raise HCEPError(f"sample_weight is not supported by the head, a {type(head).__name__}")
-        weights = {"sample_weight": training.weights} if is_weighted else {}
-        return head.fit(self.path_model().pursue(training.images).codes, training.own, **weights)
+    @property
+    def _by_path(self) -> bool:
+        """Whether the class is that of the path's leaf, not that of a classifier on the codes."""
+        return isinstance(self.head, str) and self.head == "path"
+
+    def _fit_head(self, training: TrainingSet, counts: NDArray[Any], is_weighted: bool) -> None:
+        """Fit the classifier on the codes of the training images or, with the path head, set the priors."""
+        if self._by_path:
+            self.priors_ = class_priors(self.priors, counts)
+        elif len(self.classes_) > 1:
+            head = make_head(self.head)
+            if is_weighted and not has_fit_parameter(head, "sample_weight"):
+                raise HCEPError(f"sample_weight is not supported by the head, a {type(head).__name__}")
+            weights = {"sample_weight": training.weights} if is_weighted else {}
+            self.head_ = head.fit(self.path_model().pursue(training.images).codes, training.own, **weights)
+            self.n_iter_ = n_iterations(self.head_)
 
     def _make_path_model(self, **parts: Any) -> PathModel:
         own = {name: getattr(self, f"{name}_") for name in PREDICTS_WITH}
@@ -590,10 +586,10 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
             usable &= self.path_model().levels.possible(possible)[own]
         exact = np.flatnonzero(usable)
         if len(exact) < len(own):
-            if len(exact) < FEWEST_EXACT:
+            if len(exact) < needed(SURE):
                 raise HCEPError(
                     f"only {len(exact):,} of {len(own):,} images are labelled with a possible class, and a coverage of "
-                    f"90 % needs at least {FEWEST_EXACT}: label more images with their class"
+                    f"{100 * SURE:g} % needs at least {needed(SURE)}: label more images with their class"
                 )
             logger.info("%d of %d images are labelled with a class and used to calibrate", len(exact), len(own))
             X, own = np.asarray(X)[exact], own[exact]

@@ -275,7 +275,7 @@ def promise(sure: float, held_out: HeldOutLevels | None, what: str = "photos") -
 
     >>> promise(0.9, None)
     """
-    if held_out is None or len(held_out) < _needed(sure):
+    if held_out is None or len(held_out) < needed(sure):
         return None
     among = f" among doubtful {what} and among sure ones," if len(held_out.edges(_fewest(sure))) else ""
     return (
@@ -286,10 +286,10 @@ def promise(sure: float, held_out: HeldOutLevels | None, what: str = "photos") -
 
 def _fewest(sure: float) -> int:
     """Fewest held-out images of a bin that can promise this much."""
-    return max(FEWEST, _needed(sure))
+    return max(FEWEST, needed(sure))
 
 
-def _needed(sure: float) -> int:
+def needed(sure: float) -> int:
     """Fewest held-out images that can promise this much at all."""
     return int(np.ceil(1.0 / (1.0 - sure) - 1.0 - 1e-9))
 

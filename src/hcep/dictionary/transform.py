@@ -126,7 +126,8 @@ class EmbeddingTransform:
         """Transform the rows of X and keep their dtype."""
         if self.is_identity:
             return X
-        return self.after_unit_norm(self.prepared(X))
+        transformed: Embeddings = self.after_unit_norm(self.prepared(X))
+        return transformed
 
     def prepared(self, X: Embeddings) -> Embeddings:
         """Apply only the power and the unit norm, which come before class moments are taken."""

@@ -196,7 +196,7 @@ class Explainer:
             raise HCEPError("coefficients belong to a path; force or forbid concepts first, then change coefficients")
         row[0, : len(new)] = new
         codes = path_codes(model.dictionary, result.nodes, row)
-        odds = np.asarray(model.head.predict_proba(codes))  # type: ignore[attr-defined]
+        odds = np.asarray(model.head.predict_proba(codes))
         changed = replace(result, codes=codes, probabilities=odds, class_index=odds.argmax(axis=1))
         return self._again(answer, x, request, changed)
 
