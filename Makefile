@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # Test files run in parallel on all cores, the longest first. Tests that measure time run one after the other.
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
+# Only the files that have such tests are collected for them: to import all the others takes longer than some of the tests.
+ALONE = $(sort $(shell grep -rl --include="test_*.py" "mark\.alone" tests))
 # CI sets these to a file: `make test` writes what passed, and `make test-all` leaves it out (tests/passed.py).
 RECORD := $(if $(RECORD_PASSED),-p tests.passed --record-passed $(RECORD_PASSED))
 SKIP   := $(if $(SKIP_PASSED),-p tests.passed --skip-passed $(SKIP_PASSED))
@@ -25,7 +27,7 @@ test: $(VENV)/test ## run the tests that need no large extra (under 3 minutes)
 
 test-all: $(VENV)/all ## run every test, with all extras installed
 	$(BIN)/python -m pytest -m "not alone" $(PARALLEL) $(SKIP)
-	$(BIN)/python -m pytest -m alone $(SKIP)
+	$(BIN)/python -m pytest -m alone $(SKIP) $(ALONE)
 
 ROUNDS ?= 10
 fuzz: $(VENV)/test ## search for new counterexamples: run the property tests ROUNDS=10 times and feed 10,000 corrupt files to every reader

@@ -72,11 +72,16 @@ def test_demo_answers_for_nine_photos_at_the_right_level(shown):
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_demo_takes_seconds(shown, tmp_path):
+def test_demo_takes_seconds(tmp_path):
     """The second time: kernels are compiled on the very first run of an installation."""
-    start = time.perf_counter()
-    assert run("demo", cwd=tmp_path).returncode == 0
-    assert time.perf_counter() - start < 20
+
+    def seconds(folder):
+        folder.mkdir()
+        start = time.perf_counter()
+        assert run("demo", cwd=folder).returncode == 0
+        return time.perf_counter() - start
+
+    assert any(seconds(tmp_path / name) < 20 for name in ("first", "second"))
 
 
 @needs_encoder

@@ -85,7 +85,6 @@ def test_a_deep_hierarchy_is_drawn_in_text_that_grows_with_its_concepts():
 
 
 @pytest.mark.slow
-@pytest.mark.alone
 @pytest.mark.parametrize("what", GROWING)
 def test_twice_the_size_takes_at_most_two_and_a_half_times_as_long(what):
     assert measure(GROWING[what]).ratio <= RATIO

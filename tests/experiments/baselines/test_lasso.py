@@ -176,14 +176,16 @@ def test_too_many_wanted_atoms_end_the_search_for_a_penalty(pets_dictionary: Con
 
 @pytest.mark.slow
 @FREE_AND_POSITIVE
-def test_fifteen_thousand_real_images_take_less_than_90_seconds(positive: bool, tiny_imagenet: dict[str, Any]) -> None:
+def test_three_thousand_real_images_take_less_than_36_seconds_of_processors(
+    positive: bool, tiny_imagenet: dict[str, Any]
+) -> None:
     data = tiny_imagenet
     dictionary = ConceptDictionary.from_images(data["hierarchy"], data["X"], data["y"])
-    X = np.concatenate([data["X"], data["X_val"]])
-    start = time.perf_counter()
+    X = np.concatenate([data["X"], data["X_val"]])[::5]
+    start = time.process_time()  # other work may be going on
     found = lasso(X, dictionary, positive=positive)
-    assert time.perf_counter() - start < 90
-    assert len(found) == 15_000
+    assert time.process_time() - start < 36
+    assert len(found) == 3_000
 
 
 # -- input -----------------------------------------------------------------------------------------
