@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,19 @@ from hcep.classify import hnn, nn
 from tests.conftest import k_shot
 
 Data = dict[str, Any]
+Default = Callable[[int], tuple[np.ndarray, np.ndarray, HCEPClassifier]]
+
+
+@pytest.fixture(scope="module")
+def default_at(tiny_imagenet: Data) -> Default:
+    """The images of so many shots and the default model of them, fitted once."""
+
+    @cache
+    def default_at(shots: int) -> tuple[np.ndarray, np.ndarray, HCEPClassifier]:
+        X, y = k_shot(tiny_imagenet["X"], tiny_imagenet["y"], shots)
+        return X, y, HCEPClassifier(tiny_imagenet["hierarchy"]).fit(X, y)
+
+    return default_at
 
 
 def dense_accuracy(X: np.ndarray, y: np.ndarray, data: Data) -> float:
@@ -42,9 +57,8 @@ def test_the_published_pursuit_at_50_shots(tiny_imagenet: Data) -> None:
 
 
 @pytest.mark.slow
-def test_the_default_at_50_shots(tiny_imagenet: Data) -> None:
-    data = tiny_imagenet
-    model = HCEPClassifier(data["hierarchy"]).fit(data["X"], data["y"])
+def test_the_default_at_50_shots(tiny_imagenet: Data, default_at: Default) -> None:
+    data, (_, _, model) = tiny_imagenet, default_at(50)
     precision, recall = support_scores(model.pursue(data["X_val"]), data["y_val"], model.hierarchy_).mean
     assert precision >= 0.83
     assert recall >= 0.83
@@ -52,18 +66,20 @@ def test_the_default_at_50_shots(tiny_imagenet: Data) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shots", [5, 12, 50])
-def test_the_default_is_at_least_as_accurate_as_dense_logistic_regression(tiny_imagenet: Data, shots: int) -> None:
-    X, y = k_shot(tiny_imagenet["X"], tiny_imagenet["y"], shots)
-    model = HCEPClassifier(tiny_imagenet["hierarchy"]).fit(X, y)
+def test_the_default_is_at_least_as_accurate_as_dense_logistic_regression(
+    tiny_imagenet: Data, default_at: Default, shots: int
+) -> None:
+    X, y, model = default_at(shots)
     accuracy = model.score(tiny_imagenet["X_val"], tiny_imagenet["y_val"])
     assert accuracy >= dense_accuracy(X, y, tiny_imagenet)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shots", [1, 5, 12, 50])
-def test_the_supports_of_the_default_are_better_than_every_baselines(tiny_imagenet: Data, shots: int) -> None:
-    X, y = k_shot(tiny_imagenet["X"], tiny_imagenet["y"], shots)
-    model = HCEPClassifier(tiny_imagenet["hierarchy"]).fit(X, y)
+def test_the_supports_of_the_default_are_better_than_every_baselines(
+    tiny_imagenet: Data, default_at: Default, shots: int
+) -> None:
+    X, y, model = default_at(shots)
     found = model.pursue(tiny_imagenet["X_val"])
     precision, recall = support_scores(found, tiny_imagenet["y_val"], model.hierarchy_).mean
     baselines = scores_of_baselines(X, y, tiny_imagenet)
