@@ -34,10 +34,14 @@ def pytest_report_header() -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Before xdist starts its workers: draw a seed, compile, and keep matrix products from using every core."""
+    """Before xdist starts its workers: draw a seed, compile, and give each worker one thread.
+
+    With more, torch's threads spin while they wait for a core that another worker uses.
+    """
     os.environ.setdefault("HCEP_FUZZ_SEED", str(secrets.randbelow(10**9)))
     if getattr(config.option, "numprocesses", None):
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
         compile_kernels()
 
 
