@@ -1,13 +1,11 @@
-"""All commands together: how many there are, options that mean one thing, help on one screen, and old names."""
+"""All commands together: how many there are, options that mean one thing, and help on one screen."""
 
-import sys
 from collections import defaultdict
 
 import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from hcep.cli import app as app_module, old_names
 from hcep.cli.app import app
 from hcep.cli.help import MAIN
 from hcep.errors import HCEPError
@@ -39,20 +37,6 @@ def type_of(parameter):
 
 def shown(*words):
     return CliRunner().invoke(app, list(words), env={"COLUMNS": "100", "TERMINAL_WIDTH": "100"}, terminal_width=100)
-
-
-@pytest.fixture
-def main(monkeypatch, capsys):
-    """Run the command line inside this process; returns the exit code and what went to standard error."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["hcep", *words])
-        monkeypatch.setattr(app_module, "answer_interrupts", lambda: None)
-        with pytest.raises(SystemExit) as stopped:
-            app_module.main()
-        return stopped.value.code, capsys.readouterr().err
-
-    return run
 
 
 def test_there_are_few_commands_with_few_options():
@@ -136,7 +120,6 @@ def test_help_lists_every_command_in_a_group():
         ("fit x.npz -P ankor=1 -o model", "there is no parameter 'ankor'. Near matches: 'anchor'"),
         ("fit x --vectors f --labels y --ray auto -o model", "--vectors, --labels are not supported with --ray"),
         ("predict model x --encoder e --ray auto -o p", "--encoder is not supported with --ray"),
-        ("explain photo.jpg --coverage 0.9", "hcep explain --coverage is now: hcep explain --sure SHARE"),
         ("explain photo.jpg --sure 90", "--sure: expected a number between 0 and 1, such as 0.9 for 90 %, got 90"),
         ("evaluate model x --compare nn --ray auto", "--compare is not supported with --ray"),
         ("data cifar10 -e x", "--encoder and --output go together"),
@@ -154,38 +137,7 @@ def test_errors_come_before_any_work(words, match, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-# -- old names -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("old", old_names.COMMANDS)
-def test_an_old_command_tells_the_new_one(old, main):
-    new = old_names.COMMANDS[old]
-    assert main(*old.split(), "some", "--arguments", "3") == (2, f"error: hcep {old} is now: {new}\n")
-    assert new.startswith("python ") or unknown_words(new, ROOT) == []
-    assert old not in COMMANDS
-
-
-@pytest.mark.parametrize(("command", "option"), [(c, o) for c, table in old_names.OPTIONS.items() for o in table])
-def test_an_old_option_tells_the_new_one(command, option, main):
-    new = old_names.OPTIONS[command][option]
-    code, message = main(*command.split(), option, "x")
-    assert code == 2
-    assert message.startswith(f"error: hcep {command} {option} ")
-    assert new in message
-    assert option not in {name for parameter in COMMANDS[command].params for name in parameter.opts}
-    assert unknown_words(f"hcep {command} {new}" if new.startswith("-") else f"hcep {command}", ROOT) == []
-
-
-def test_an_option_that_never_was_is_a_usage_error():
+def test_an_unknown_option_is_a_usage_error():
     result = shown("fit", "--anker", "3")
     assert result.exit_code == 2
     assert "No such option" in result.output
-
-
-def test_old_names_are_not_in_the_help():
-    assert not any(f"│ {old.split()[0]} " in shown("--help").output for old in ("encoders", "reproduce", "store"))
-
-
-def test_an_old_command_is_an_input_error_to_callers_of_the_app():
-    with pytest.raises(HCEPError, match="hcep store check is now: hcep info STORE --check"):
-        CliRunner().invoke(app, ["store", "check", "x"], catch_exceptions=False)

@@ -1,9 +1,8 @@
-"""Options from a TOML file: precedence, unknown keys, old keys, and the file that a run writes."""
+"""Options from a TOML file: precedence, unknown keys, and the file that a run writes."""
 
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -67,36 +66,6 @@ def test_a_table_becomes_names_and_values(app, tmp_path):
 
 
 #: What `hcep fit` of version 0.1.0 wrote beside a model.
-OLD = """[fit]
-data = "{data}"
-output = "{output}"
-hierarchy = "flat"
-paper = false
-anchor = "0.2"
-shrinkage = "none"
-signed = false
-unit-norm = true
-center = false
-force = true
-from-text = false
-name = "old"
-"""
-
-
-def test_a_file_of_an_older_version_still_runs(tmp_path):
-    from hcep.cli.app import app
-    from hcep.models import read_model
-
-    rng = np.random.default_rng(0)
-    np.savez(tmp_path / "x.npz", X=rng.normal(size=(12, 4)), y=np.repeat(["a", "b", "c"], 4))
-    path = write(tmp_path, OLD.format(data=tmp_path / "x.npz", output=tmp_path / "model"))
-    for _ in range(2):  # force, now overwrite, lets the second run replace the model
-        result = run(app, "fit", "--config", path)
-        assert result.exit_code == 0, result.exception
-    parameters = read_model(tmp_path / "model").document.parameters
-    assert (parameters["anchor"], parameters["shrinkage"], parameters["unit_norm"]) == (0.2, None, True)
-
-
 def test_unknown_key_names_the_nearest(app, tmp_path):
     result = run(app, "bake", "bread", "--config", write(tmp_path, "oven-heta = 1\n"))
     assert isinstance(result.exception, HCEPError)

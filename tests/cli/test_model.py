@@ -39,16 +39,6 @@ def model(tmp_path: Path) -> Path:
 
 def test_calibrated_coverage_holds_on_new_images(model: Path, tmp_path: Path) -> None:
     test, out = save(tmp_path / "test.npz", COLOURS, 2), tmp_path / "out.csv"
-    fails(
-        "hcep predict --coverage is now: hcep predict --sure SHARE",
-        "predict",
-        model,
-        test,
-        "--coverage",
-        "0.9",
-        "-o",
-        out,
-    )
     for share in ("90", "0", "1", "-0.5"):
         fails("--sure: expected a number between 0 and 1", "predict", model, test, "--sure", share, "-o", out)
     run("predict", model, test, "-o", tmp_path / "estimates.csv")

@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 from experiments.command import app
 from experiments.tasks import SHARED
-from hcep.cli.app import app as hcep_app
 from hcep.datasets import load_sample
 from hcep.errors import HCEPError
 
@@ -173,9 +172,3 @@ def test_the_module_runs_and_an_error_is_one_line():
     assert unknown.returncode == 2
     assert unknown.stderr.startswith("error: no experiment 'fewshots'")
     assert "Traceback" not in unknown.stderr
-
-
-def test_the_old_command_names_the_new_one():
-    with pytest.raises(HCEPError, match="hcep reproduce is now: python -m experiments"):
-        CliRunner().invoke(hcep_app, ["reproduce", "fewshot", "--smoke"], catch_exceptions=False)
-    assert "reproduce" not in CliRunner().invoke(hcep_app, ["--help"]).output

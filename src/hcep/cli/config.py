@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import tomllib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hcep._files import write_text
-from hcep.cli.help import command_path
-from hcep.cli.old_names import OPTIONS, refuse_old_option
 from hcep.cli.options import more
 from hcep.errors import HCEPError, near_matches, quote
 
@@ -58,11 +54,9 @@ def _values(context: typer.Context, table: dict[str, Any], path: Path) -> dict[s
 def _named(context: typer.Context, table: dict[str, Any], path: Path) -> dict[str, Any]:
     """The values of one table by the name of their parameter; unknown keys are errors."""
     known = {name: p.name for p, long in _parameters(context) for name in (p.name, *long)}
-    command = command_path(context)
     values: dict[str, Any] = {}
-    for key, value in _renamed(command, table):
+    for key, value in table.items():
         if key.replace("-", "_") not in known:
-            refuse_old_option(command, f"--{key}")
             near = near_matches(key, [name.replace("_", "-") for name in known])
             raise HCEPError(f"--config: unknown key {quote(key)} in {path.name}.{near}")
         name = known[key.replace("-", "_")]
@@ -70,16 +64,6 @@ def _named(context: typer.Context, table: dict[str, Any], path: Path) -> dict[st
             value = [f"{part}={_text(one)}" for part, one in value.items()]
         values[name] = [*values.get(name, []), *value] if isinstance(value, list) else value
     return values
-
-
-def _renamed(command: str, table: dict[str, Any]) -> Iterable[tuple[str, Any]]:
-    """The keys and values of a table; keys that an older version wrote are translated to the names of today."""
-    for key, value in table.items():
-        new = re.fullmatch(r"--([a-z-]+)(?: ([a-z_]+)=.*| [A-Z]+)?", OPTIONS.get(command, {}).get(f"--{key}", ""))
-        if new is None:
-            yield key, value
-        else:
-            yield new[1], [f"{new[2]}={_text(value)}"] if new[2] else value
 
 
 def _parameters(context: typer.Context) -> list[tuple[Any, list[str]]]:

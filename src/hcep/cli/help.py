@@ -1,4 +1,4 @@
-"""Commands and groups of commands whose help fits on a screen, with examples, and which know their old names."""
+"""Commands and groups of commands whose help fits on a screen, with examples."""
 
 import re
 import shlex
@@ -9,10 +9,9 @@ from typing import Any
 
 import rich.markup
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 from hcep.cli.console import Console, escape
-from hcep.cli.old_names import refuse_old_command, refuse_old_option
 
 #: The panel of options that only `--help-all` shows.
 MORE = "More options"
@@ -46,11 +45,7 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta["hcep.everything"] = "--help-all" in args
-        try:
-            return super().parse_args(ctx, ["--help"] if "--help-all" in args else args)
-        except Exception as error:  # NoSuchOption, of click or of the copy of click in newer versions of typer
-            refuse_old_option(command_path(ctx), getattr(error, "option_name", ""))
-            raise
+        return super().parse_args(ctx, ["--help"] if "--help-all" in args else args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         everything = ctx.meta.get("hcep.everything", False)
@@ -71,18 +66,9 @@ class Command(TyperCommand):
         Console(highlight=False, soft_wrap=True).print(epilog(path, n_more, None if everything else N_EXAMPLES))
 
 
-class Group(TyperGroup):
-    """A group of commands that tells the new names of old ones."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if ctx.parent is None:
-            refuse_old_command(args)
-        return super().resolve_command(ctx, args)
-
-
 def group(text: str, **settings: Any) -> typer.Typer:
     """A group of commands."""
-    plain: dict[str, Any] = {"rich_markup_mode": "rich", "pretty_exceptions_enable": False, "cls": Group}
+    plain: dict[str, Any] = {"rich_markup_mode": "rich", "pretty_exceptions_enable": False}
     return typer.Typer(help=text, **{"no_args_is_help": True, **plain, **settings})
 
 
