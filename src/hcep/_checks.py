@@ -59,7 +59,7 @@ def is_installed(module: str) -> bool:
 
 
 def require(module: str, extra: str, wanted_by: str) -> Any:
-    """Import an optional module; `wanted_by` describes its user in messages, as in "reading YAML".
+    """Import an optional module; `wanted_by` describes its user in messages, as in "reading OWL".
 
     Raises
     ------

@@ -21,7 +21,7 @@ from hcep.datasets import encode_images, read_images
 from hcep.datasets.encoding import copy_notes, folder_notes, tree_notes
 from hcep.embeddings import EmbeddingStore, read_embeddings
 from hcep.errors import HCEPError
-from hcep.hierarchy import Hierarchy
+from hcep.hierarchy import Hierarchy, read_hierarchy
 from hcep.models import read_model
 
 ENCODER = "function:tests.cli.test_own_data:colours"
@@ -295,8 +295,7 @@ def test_every_command_reads_every_kind_of_file(
     edit = ("hierarchy", "edit", *tree, "--rename", "cat:tabby", "--data", form, *parts, "--json")
     assert len(json.loads(run(*edit)[0])["effects"]) == 1
     run("induce", "geometry", form, *parts, "-o", tmp_path / "tree.csv")
-    scores = json.loads(run("hierarchy", "compare", tmp_path / "tree.csv", "--data", form, *parts, "--json")[0])
-    assert scores[str(tmp_path / "tree.csv")]["accuracy"] == 1.0
+    assert sorted(read_hierarchy(tmp_path / "tree.csv").leaves) == ["bus", "car", "cat", "dog"]
 
 
 # -- errors that come before hours of encoding --------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""CIFAR-10's classes, a good outline of them, its tree, and a small text about them."""
+"""CIFAR-10's classes, a good outline of them, and its tree."""
 
 from __future__ import annotations
 
@@ -35,15 +35,6 @@ TREE = {
     ("land vehicle", "automobile"),
     ("land vehicle", "truck"),
 }
-CORPUS = """\
-Mammals such as cats, dogs and horses are kept in houses. Many mammals, including deer and dogs, run fast.
-Cats and other mammals have fur. Horses are a kind of mammal.
-Such animals as frogs and birds lay eggs. Birds, frogs and other animals live near lakes.
-The mammal is a type of animal. Animals, especially mammals, need food.
-Vehicles such as automobiles, ships, and trucks use engines. Trucks or other vehicles are loud.
-The airplane is a kind of vehicle. Vehicles, particularly ships and airplanes, cost money.
-An automobile is a kind of vehicle. Animals including cats sleep.
-"""
 
 
 def without(*lines):

@@ -70,8 +70,6 @@ def test_unknown_ending(tmp_path, pets):
 def test_unknown_name_and_the_wrong_direction(tmp_path, pets):
     with pytest.raises(HierarchyError, match=r"format 'newik' is unknown; .* Near matches: 'newick'"):
         read_hierarchy(tmp_path / "h", format="newik")
-    with pytest.raises(HierarchyError, match=r"format 'dot' cannot be read; these can: json, csv"):
-        read_hierarchy(tmp_path / "h.dot")
     with pytest.raises(HierarchyError, match=r"format 'obo' cannot be written; these can: json, csv"):
         write_hierarchy(pets, tmp_path / "h.obo")
 
@@ -110,7 +108,7 @@ def test_notes_are_logged(tmp_path, caplog):
     assert "skipped: 2 branch lengths" in caplog.text
 
 
-@pytest.mark.parametrize("name", ["h.json", "h.csv", "h.tsv", "h.nested.json", "h.nwk", "h.dot"])
+@pytest.mark.parametrize("name", ["h.json", "h.csv", "h.tsv", "h.nested.json", "h.nwk"])
 def test_a_failure_leaves_what_was_there(tmp_path, name):
     (tmp_path / name).write_text("precious")
     unwritable = Hierarchy.from_edges([("r", "\ud800"), ("r", "nul\0")])

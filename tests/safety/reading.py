@@ -29,7 +29,6 @@ TREES = {
     "csv": b"parent,child\nanimal,mammal\nanimal,bird\nmammal,cat\nmammal,dog\nbird,owl\n",
     "tsv": b"kingdom\torder\tspecies\nAnimalia\tCarnivora\tcat\nAnimalia\tStrigiformes\towl\n",
     "json": b'{"name": "animal", "children": [{"name": "cat"}, {"name": "dog", "children": [{"name": "pug"}]}]}',
-    "yaml": b"name: animal\nchildren:\n- name: cat\n- name: dog\n  children:\n  - name: pug\n",
     "nwk": b"((cat:1,lion:2)feline,(dog,'big ''wolf''')canine)animal;",
     "txt": b"animal\n  mammal\n    cat\n    dog\n  bird\n    owl\n",
     "obo": b"format-version: 1.2\n\n[Term]\nid: A:1\nname: animal\n\n[Term]\nid: A:2\nname: cat\nis_a: A:1\n",
@@ -286,7 +285,6 @@ LISTS: dict[str, object] = {
     "phrases.txt": b"# parts\nwhite fur\nlong neck\n",
     "names.txt": b"cat\ndog\n",
     "names.json": ["cat", "dog"],
-    "corpus.txt": b"Animals such as cats and dogs sleep.\nA cat is a kind of animal.\n",
     "preprocessor.json": {"preset": "clip", "size": 224},
     "wnids.txt": b"n02124075\nn01443537\n",
     "val_annotations.txt": b"val_0.JPEG\tn02124075\t0\t32\t44\t62\n",
@@ -303,7 +301,6 @@ def read_list(folder: Path, name: str, data: bytes) -> Iterable[str]:
     from hcep.embeddings.files import read_labels
     from hcep.embeddings.preprocessing import as_preprocessing
     from hcep.explain.corrections import read_corrections
-    from hcep.taxonomy.induction import induce_from_text
     from hcep.taxonomy.induction.induced import read_names
     from hcep.taxonomy.naming.phrases import read_phrases
     from hcep.web.project import Project
@@ -319,7 +316,6 @@ def read_list(folder: Path, name: str, data: bytes) -> Iterable[str]:
         "phrases.txt": lambda: read_phrases(path),
         "names.txt": lambda: read_names(path),
         "names.json": lambda: read_names(path),
-        "corpus.txt": lambda: induce_from_text(["cat", "dog"], path),
         "preprocessor.json": lambda: as_preprocessing(path),
         "project.json": lambda: Project(folder),
     }

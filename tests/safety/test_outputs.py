@@ -64,7 +64,6 @@ WRITING = {
         "induce llm {names} -o {out}/t.json --llm m --base-url {chat} --cache {out}/c",
         "induce llm {names} -o {out}/t.json --llm m --base-url {chat} --cache {out}/c -P max_tokens=99",
     ),
-    ("induce", "text"): "induce text {names} --corpus {corpus} -o {out}/t.json --record {out}/mine.json",
     ("induce", "geometry"): "induce geometry {data} -o {out}/mine.json",
     ("interpret", "output"): "interpret {out}/model {data} -o {out}/mine.md",
     ("interpret", "model"): "interpret {out}/model {data}",
@@ -132,7 +131,6 @@ def inputs(tmp_path_factory):
         "chain.csv": "parent,child\nthing,animal\nthing,plant\nanimal,pet\npet,cat\npet,dog\n",
         "scores.csv": "id,cat,dog\n1,0.2,0.8\n2,0.9,0.1\n",
         "names.txt": "cat\ndog\n",
-        "corpus.txt": "Animals such as cats and dogs sleep. Animals such as cats and dogs eat.\n",
         "bears.json": BEARS.to_json(),
     }
     for name, text in texts.items():

@@ -1,4 +1,4 @@
-"""`hcep induce`: a hierarchy for classes that have none, by a language model, from text, embeddings or WordNet."""
+"""`hcep induce`: a hierarchy for classes that have none, by a language model, from embeddings or from WordNet."""
 
 from __future__ import annotations
 
@@ -23,19 +23,15 @@ from hcep.taxonomy.induction.induced import Induced, read_names
 _CHAT = ("max_tokens", "timeout", "prices")
 #: The parameters of each method.
 PARAMETERS = {
-    "llm": ("root", "strategy", "max_rounds", *_CHAT),
-    "text": ("root", "min_count", "max_parents"),
-    "geometry": ("root", "linkage", "gap", "max_branching", *_CHAT),
+    "llm": ("root", "max_rounds", *_CHAT),
+    "geometry": ("root", "linkage", "gap", "max_branching"),
     "wordnet": ("database", "pos", "on_ambiguous"),
 }
-_TALKING, _SEEING = ("llm", "geometry"), ("geometry",)
+_TALKING, _SEEING = ("llm",), ("geometry",)
 #: The methods that use an option, for options that not all methods use.
 USED_BY = {
-    **dict.fromkeys(("llm", "base_url", "cache", "offline"), _TALKING),
-    **dict.fromkeys(("split", "vectors", "labels", "encoder", "template"), _SEEING),
-    "corpus": ("text",),
-    "vocabulary": ("text", "geometry"),
-    "record": ("llm", "text"),
+    **dict.fromkeys(("llm", "base_url", "cache", "offline", "record"), _TALKING),
+    **dict.fromkeys(("split", "vectors", "labels", "encoder", "template", "vocabulary"), _SEEING),
     "collapse": ("wordnet",),
 }
 
@@ -43,7 +39,7 @@ USED_BY = {
 def induce(
     context: typer.Context,
     method: Annotated[
-        Literal["llm", "text", "geometry", "wordnet"], argument("Where the hierarchy comes from.", metavar="METHOD")
+        Literal["llm", "geometry", "wordnet"], argument("Where the hierarchy comes from.", metavar="METHOD")
     ],
     source: Annotated[
         list[str],
@@ -53,11 +49,8 @@ def induce(
     output: opt.Output,
     llm: opt.Llm = None,
     base_url: opt.BaseUrl = None,
-    corpus: Annotated[list[Path] | None, option("Text to read, plain or .gz. Repeatable.", "--corpus FILE")] = None,
     vocabulary: opt.Vocabulary = None,
-    record: Annotated[
-        Path | None, option("Write the conversation or the evidence of each edge as JSON.", "--record FILE")
-    ] = None,
+    record: Annotated[Path | None, option("Write the conversation as JSON.", "--record FILE")] = None,
     parameter: opt.Parameter = None,
     collapse: opt.Collapse = False,
     overwrite: opt.Overwrite = False,
@@ -72,14 +65,11 @@ def induce(
 ) -> None:
     """Make a hierarchy for classes that have none; exit code 1 if some cannot be placed.
 
-    llm: ask a language model; its key is read from OPENAI_API_KEY. Parameters: strategy (whole or layers), max_rounds,
-    root, max_tokens, timeout, prices.
+    llm: ask a language model; its key is read from OPENAI_API_KEY. Parameters: max_rounds, root, max_tokens,
+    timeout, prices.
 
-    text: read sentences of a --corpus, such as "vehicles such as cars and trucks". Parameters: min_count, max_parents
-    (0 for all), root.
-
-    geometry: cluster the classes' mean embeddings; groups are named by --vocabulary, by --llm or by their members.
-    Parameters: linkage (ward or average), gap, max_branching, root, prices.
+    geometry: cluster the classes' mean embeddings; groups are named by --vocabulary or by their members.
+    Parameters: linkage (ward or average), gap, max_branching, root.
 
     wordnet: look up words, synsets (cat.n.01), ids (n02121620), or files of them. Parameters: database, pos (noun or
     verb), on_ambiguous (raise or first).
@@ -94,25 +84,21 @@ def induce(
         return
     if len(source) > 1 or len(template or ()) > 1:
         raise HCEPError(f"hcep induce {method} takes one SOURCE and one --template")
-    talk = {name: parameters.pop(name) for name in _CHAT if name in parameters}
-    if method == "text":
-        induced = _from_text(Path(source[0]), corpus, vocabulary, parameters, as_json)
-        if record is not None:
-            induced.save_evidence(record)
-    elif method == "llm":
-        chat = _chat(llm, base_url, cache=cache, offline=offline, **{"max_tokens": 4096, **talk})
-        if chat is None:
+    if method == "llm":
+        if llm is None:
             raise HCEPError("hcep induce llm needs the name of a language model: pass --llm")
+        talk = {name: parameters.pop(name) for name in _CHAT if name in parameters}
+        talk |= {"prices": str(talk["prices"]).split(",")} if "prices" in talk else {}
+        chat = opt.chat_model(llm, base_url, cache=cache, offline=offline, **talk)
         induced = _by_llm(Path(source[0]), chat, parameters, as_json)
         if record is not None:
             induced.save_transcript(record)
     else:
-        chat = _chat(llm, base_url, cache=cache, offline=offline, **{"max_tokens": 64, **talk})
         images = labelled(Path(source[0]), split, **opt.columns(vectors, labels))
         names, means = induction.class_means(images.X, images.y)
         tower = encoder or (images.encoder.name if images.encoder else None)
         words = _vocabulary(vocabulary, tower, (template or ["{}"])[0], means.shape[1]) if vocabulary else None
-        induced = induction.induce_from_embeddings(means, names, names_from=words, chat=chat, **parameters)
+        induced = induction.induce_from_embeddings(means, names, names_from=words, **parameters)
     _finish(induced, output, as_json)
 
 
@@ -125,23 +111,6 @@ def _by_llm(classes: Path, chat: Any, parameters: dict[str, Any], as_json: bool)
         console.print(f"round {number}: {len(placement.placed):,} of {len(names):,} classes placed; {faults}")
 
     return induction.induce_with_llm(names, chat, progress=on_round, **parameters)
-
-
-def _from_text(
-    classes: Path, corpus: list[Path] | None, vocabulary: list[Path] | None, parameters: dict[str, Any], as_json: bool
-) -> Induced:
-    from hcep.taxonomy.induction.from_text import read_lines
-
-    if not corpus:
-        raise HCEPError("hcep induce text needs a text to read: pass --corpus")
-    names = read_names(classes)
-    if parameters.get("max_parents") == 0:
-        parameters = {**parameters, "max_parents": None}
-    if vocabulary:
-        parameters = {**parameters, "vocabulary": [word for path in vocabulary for word in read_names(path)]}
-    lines = (line for path in corpus for line in read_lines(path))
-    with Console(stderr=True, quiet=as_json).status("reading …"):
-        return induction.induce_from_text(names, lines, **parameters)
 
 
 def _from_wordnet(words: list[str], database: str | None = None, pos: Any = "noun", **options: Any) -> Hierarchy:
@@ -157,13 +126,6 @@ def _check_output(output: Path, overwrite: bool, record: Path | None) -> None:
     refuse_existing(record, overwrite, "--record")
     if not output.absolute().parent.is_dir():
         raise HCEPError(f"--output: there is no folder {str(output.absolute().parent)!r}; make it first")
-
-
-def _chat(model: str | None, base_url: str | None, prices: Any = None, **options: Any) -> Any:
-    options["prices"] = None if prices is None else str(prices).split(",")
-    if model is None:  # a longest answer alone asks for nothing
-        options.pop("max_tokens", None)
-    return opt.chat_model(model, base_url, **options)
 
 
 def _vocabulary(paths: list[Path], encoder: str | None, template: str, n_dims: int) -> tuple[tuple[str, ...], Any]:

@@ -1,7 +1,6 @@
-"""`hcep induce llm | text | geometry` and `hcep hierarchy compare` against a real server on the loopback interface."""
+"""`hcep induce llm | geometry` against a real server on the loopback interface."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from hcep.cli.app import app
 from hcep.errors import HCEPError
 from hcep.hierarchy import read_hierarchy
 from hcep.taxonomy.llm.endpoint import LLMError
-from tests.hierarchy.cifar10 import CIFAR, CORPUS, GOOD, TREE, without
+from tests.hierarchy.cifar10 import CIFAR, GOOD, TREE, without
 from tests.taxonomy.llm.chat_server import ok, running_chat, status
 
 
@@ -21,12 +20,6 @@ def invoke(*words):
 
 def run(*words):
     result = invoke(*words)
-    assert result.exit_code == 0, result.output
-    return result
-
-
-def compare(*words):
-    result = CliRunner().invoke(app, ["hierarchy", "compare", *map(str, words)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result
 
@@ -64,9 +57,9 @@ def test_llm_writes_a_tree_and_prints_its_cost(classes, output, server):
     assert "round 2: 10 of 10 classes placed; no fault" in result.stderr
 
 
-def test_llm_layers_root_and_transcript(classes, output, server, tmp_path):
+def test_llm_root_and_transcript(classes, output, server, tmp_path):
     server.tell(GOOD)
-    words = ("-P", "strategy=layers", "-P", "root=thing", "-P", "max_rounds=1", "--record", tmp_path / "talk.json")
+    words = ("-P", "root=thing", "-P", "max_rounds=1", "--record", tmp_path / "talk.json")
     run("llm", classes, "-o", output, "--llm", "m", "--base-url", server.url, *words)
     tree = read_hierarchy(output)
     assert tree.root == "thing"
@@ -160,44 +153,6 @@ def test_invalid_prices_are_rejected(classes, output):
         invoke("llm", classes, "-o", output, "--llm", "m", "-P", "prices=1")
 
 
-# -- from text -------------------------------------------------------------------------------------------------------
-
-
-def test_text_reads_corpora_and_keeps_the_evidence(tmp_path, output):
-    names = tmp_path / "classes.json"
-    names.write_text(json.dumps(CIFAR))
-    first, *rest = CORPUS.splitlines(keepends=True)
-    (tmp_path / "a.txt").write_text(first)
-    (tmp_path / "b.txt").write_text("".join(rest))
-    corpora = ("--corpus", tmp_path / "a.txt", "--corpus", tmp_path / "b.txt")
-    run("text", names, "-o", output, *corpora, "-P", "min_count=1", "--record", tmp_path / "why.json")
-    assert read_hierarchy(output).parents("horse") == ("mammal",)
-    why = {(row["parent"], row["child"]): row for row in json.loads((tmp_path / "why.json").read_text("utf-8"))}
-    assert why["mammal", "horse"]["count"] == 2
-    partial = invoke("text", names, "-o", output, *corpora, "-P", "min_count=2", "--overwrite")
-    assert partial.exit_code == 1
-    assert "not placed, left under the root: 'deer'" in partial.stderr
-
-
-def test_text_with_a_vocabulary_and_all_parents(tmp_path, classes, output):
-    (tmp_path / "a.txt").write_text(CORPUS)
-    (tmp_path / "words.txt").write_text("mammal\nvehicle\n")
-    words = (
-        "--corpus",
-        tmp_path / "a.txt",
-        "--vocabulary",
-        tmp_path / "words.txt",
-        "-P",
-        "max_parents=0",
-        "-P",
-        "min_count=1",
-    )
-    result = invoke("text", classes, "-o", output, *words, "--json")
-    assert json.loads(result.stdout)["missing"] == ["bird", "frog"]
-    with pytest.raises(HCEPError, match="cannot read the corpus"):
-        invoke("text", classes, "-o", output, "--corpus", tmp_path / "absent.txt", "--overwrite")
-
-
 # -- from embeddings -------------------------------------------------------------------------------------------------
 
 
@@ -224,18 +179,11 @@ def test_geometry_with_members_names_and_a_vocabulary(arrays, output, tmp_path):
     assert read_hierarchy(output).children("animal") == ("cat", "dog")
 
 
-def test_geometry_named_by_a_language_model(arrays, output, server):
-    server.tell("Things on wheels", "Furry animals")
-    result = run("geometry", arrays, "-o", output, "--llm", "m", "--base-url", server.url, "-P", "linkage=average")
-    assert set(read_hierarchy(output).children("entity")) == {"Things on wheels", "Furry animals"}
-    assert "2 calls" in result.stdout
-
-
 def test_geometry_rejects_incomplete_options(arrays, output, tmp_path):
     (tmp_path / "words.txt").write_text("animal\n")
     with pytest.raises(HCEPError, match="needs --encoder"):
         invoke("geometry", arrays, "-o", output, "--vocabulary", tmp_path / "words.txt")
-    with pytest.raises(HCEPError, match="need the name of a language model: pass --llm"):
+    with pytest.raises(HCEPError, match="--offline has no effect on `hcep induce geometry`"):
         invoke("geometry", arrays, "-o", output, "--offline")
     assert not output.exists()
 
@@ -243,78 +191,17 @@ def test_geometry_rejects_incomplete_options(arrays, output, tmp_path):
 @pytest.mark.parametrize(
     ("words", "match"),
     [
-        (("llm", "x.txt", "--llm", "m", "--corpus", "y.txt"), "--corpus has no effect on `hcep induce llm`"),
-        (("text", "x.txt", "--corpus", "y.txt", "--base-url", "http://x/v1"), "--base-url has no effect on"),
+        (("llm", "x.txt", "--llm", "m", "--split", "val"), "--split has no effect on `hcep induce llm`"),
+        (("wordnet", "cat", "--base-url", "http://x/v1"), "--base-url has no effect on"),
         (("wordnet", "cat", "--record", "r.json"), "--record has no effect on `hcep induce wordnet`"),
         (("geometry", "x.npz", "y.npz"), "hcep induce geometry takes one SOURCE"),
         (("llm", "x.txt"), "hcep induce llm needs the name of a language model: pass --llm"),
-        (("text", "x.txt"), "hcep induce text needs a text to read: pass --corpus"),
-        (
-            ("text", "x.txt", "--corpus", "y.txt", "-P", "gap=1"),
-            "there is no parameter 'gap'. The parameters are max_p",
-        ),
-        (
-            ("text", "x.txt", "--corpus", "y.txt", "-P", "min-cont=1"),
-            "no parameter 'min_cont'. Near matches: 'min_count'",
-        ),
-        (
-            ("text", "x.txt", "--corpus", "y.txt", "-P", "min_count"),
-            "--parameter: expected NAME=VALUE, got 'min_count'",
-        ),
+        (("llm", "x.txt", "-P", "gap=1"), "there is no parameter 'gap'. The parameters are max_r"),
+        (("llm", "x.txt", "-P", "max-round=1"), "no parameter 'max_round'. Near matches: 'max_rounds'"),
+        (("llm", "x.txt", "-P", "max_rounds"), "--parameter: expected NAME=VALUE, got 'max_rounds'"),
     ],
 )
 def test_options_that_a_method_does_not_have(words, match, output):
     with pytest.raises(HCEPError, match=match):
         invoke(*words, "-o", output)
     assert not output.exists()
-
-
-# -- compare ---------------------------------------------------------------------------------------------------------
-
-
-def test_compare_three_candidates_in_one_table(arrays, tmp_path):
-    trees = {
-        "good.csv": "parent,child\nr,animal\nr,vehicle\nanimal,cat\nanimal,dog\nvehicle,car\nvehicle,bus\n",
-        "bad.csv": "parent,child\nr,a\nr,b\na,cat\na,car\nb,dog\nb,bus\n",
-        "flat.csv": "parent,child\nr,cat\nr,dog\nr,car\nr,bus\n",
-    }
-    for name, text in trees.items():
-        (tmp_path / name).write_text(text)
-    files = [tmp_path / name for name in trees]
-    scores = json.loads(compare(*files, "--gold", files[0], "--data", arrays, "--json").stdout)
-    good, bad, flat = (scores[str(file)] for file in files)
-    assert good["ancestor_f1"] == good["cluster_f1"] == good["accuracy"] == 1
-    assert bad["cluster_f1"] == 0
-    assert good["orthogonality"] < bad["orthogonality"]
-    assert flat["orthogonality"] is None
-    table = compare(*files, "--gold", files[0], "--data", arrays).stdout
-    assert "F1" in table
-    assert "–" in table
-
-
-def test_compare_warns_about_trees_of_other_classes(arrays, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    whole, part = Path("whole.csv"), Path("part.csv")
-    whole.write_text("parent,child\nr,animal\nr,vehicle\nanimal,cat\nanimal,dog\nvehicle,car\nvehicle,bus\n")
-    part.write_text("parent,child\nr,animal\nr,ship\nanimal,cat\nanimal,dog\n")
-    result = compare(whole, part, "--gold", whole)
-    assert result.stdout.split()[1] == "classes"
-    assert "4 of 4" in result.stdout
-    assert "2 of 4" in result.stdout
-    assert f"{part}: 2 of 4 classes of --gold compared, 1 of its own left out" in result.stderr
-    assert f"{whole}: " not in result.stderr
-    assert compare(whole, part, "--gold", whole, "--json").stderr == ""
-    with pytest.raises(HCEPError, match=rf"^{part}: .*'(bus|car)'"):
-        compare(whole, part, "--data", arrays)
-
-
-def test_compare_needs_something_to_compare_by(tmp_path):
-    with pytest.raises(HCEPError, match="give two hierarchies to compare, or --gold, --data or both; got 1"):
-        compare(tmp_path / "tree.csv")
-
-
-def test_compare_reads_files_with_options(tmp_path):
-    (tmp_path / "h.csv").write_text("a,b,c\nx,animal,cat\nx,animal,dog\ny,vehicle,car\ny,vehicle,bus\n")
-    file = tmp_path / "h.csv"
-    scores = json.loads(compare(file, "--gold", file, "-O", "levels=b,c", "--json").stdout)
-    assert scores[str(file)]["n_synsets"] == 7

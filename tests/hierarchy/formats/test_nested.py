@@ -1,11 +1,10 @@
-"""Branches inside branches: JSON and YAML, the shapes people write."""
+"""Branches inside branches: the shapes of JSON that people write."""
 
 import json
 
 import pytest
 
 from hcep import Hierarchy, HierarchyError, read_hierarchy
-from hcep.errors import MissingExtraError
 from hcep.hierarchy import write_hierarchy
 
 PETS = {("thing", "animal"), ("thing", "vehicle"), ("animal", "cat"), ("animal", "dog"), ("vehicle", "car")}
@@ -31,10 +30,9 @@ SHAPES = {
 }
 
 
-@pytest.fixture(params=["nested.json", "json", "yaml"])
+@pytest.fixture(params=["nested.json", "json"])
 def read(request, tmp_path):
-    """Read Python objects through a file; YAML is a superset of JSON."""
-    pytest.importorskip("yaml", reason="comes with the extra formats")
+    """Read Python objects through a file."""
 
     def through_a_file(data, **options):
         file = tmp_path / f"h.{request.param}"
@@ -77,11 +75,9 @@ OTHER_SHAPES = {
 
 
 @pytest.mark.parametrize("shape", OTHER_SHAPES)
-@pytest.mark.parametrize("ending", ["json", "yaml"])
-def test_shapes_that_are_not_nested(shape, ending, tmp_path):
-    pytest.importorskip("yaml", reason="comes with the extra formats")
-    (tmp_path / f"h.{ending}").write_text(json.dumps(OTHER_SHAPES[shape]), encoding="utf-8")
-    assert set(read_hierarchy(tmp_path / f"h.{ending}").edges) == PETS
+def test_shapes_that_are_not_nested(shape, tmp_path):
+    (tmp_path / "h.json").write_text(json.dumps(OTHER_SHAPES[shape]), encoding="utf-8")
+    assert set(read_hierarchy(tmp_path / "h.json").edges) == PETS
 
 
 @pytest.mark.parametrize(
@@ -158,42 +154,11 @@ def test_qualified_ids_that_no_path_tells_apart(read):
 
 
 def test_a_deep_hierarchy(tmp_path):
-    pytest.importorskip("yaml", reason="comes with the extra formats")
     deep = Hierarchy.from_edges([(f"s{i}", f"s{i + 1}") for i in range(1_000)])
-    with pytest.raises(HierarchyError, match=r"nested JSON cannot hold 1,000 levels; write \.csv, \.yaml or \.json"):
+    with pytest.raises(HierarchyError, match=r"nested JSON cannot hold 1,000 levels; write \.csv or \.json"):
         write_hierarchy(deep, tmp_path / "h.nested.json")
-    write_hierarchy(deep, tmp_path / "h.yaml")
-    assert read_hierarchy(tmp_path / "h.yaml") == deep
-
-
-def test_yaml_scalars_are_text(tmp_path):
-    pytest.importorskip("yaml", reason="comes with the extra formats")
-    (tmp_path / "h.yml").write_text("countries:\n  - NO\n  - 1.50\n  - 2001-01-01\n  - 'null'\n  - kind: ~\n")
-    assert read_hierarchy(tmp_path / "h.yml").leaves == ("NO", "1.50", "2001-01-01", "null", "kind")
-
-
-def test_yaml_is_written_for_people(tmp_path, diamond):
-    write_hierarchy(diamond, tmp_path / "h.yaml")
-    assert (
-        (tmp_path / "h.yaml")
-        .read_text()
-        .startswith("name: root\nchildren:\n- name: pet\n  children:\n  - id: cat\n    name: cat\n  - name: hamster\n")
-    )
-
-
-def test_what_is_written_is_yaml_to_others(tmp_path, diamond):
-    yaml = pytest.importorskip("yaml", reason="comes with the extra formats")
-    named = Hierarchy.from_edges([("r", "no"), ("r", 'a: "b" \\ é\x85\x07')])
-    write_hierarchy(named, tmp_path / "h.yaml")
-    loaded = yaml.safe_load((tmp_path / "h.yaml").read_text(encoding="utf-8"))
-    assert [child["name"] for child in loaded["children"]] == ["no", 'a: "b" \\ é\x85\x07']
-
-
-def test_without_yaml(tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "yaml", None)
-    (tmp_path / "h.yaml").write_text("a: [b, c]\n")
-    with pytest.raises(MissingExtraError, match=r'reading YAML needs yaml, .* pip install "hcep\[formats\]"'):
-        read_hierarchy(tmp_path / "h.yaml")
+    write_hierarchy(deep, tmp_path / "h.json")
+    assert read_hierarchy(tmp_path / "h.json") == deep
 
 
 def test_an_index_of_classes_is_refused(tmp_path):

@@ -30,8 +30,6 @@ EXPECTED = {
     "checklist.csv": (9, 4, "level columns ORDER > FAMILY > SCI_NAME", "Rheidae (Rheas)/Rhea americana"),
     "aircraft.csv": (10, 4, "level columns level_1 > level_2 > level_3", "Boeing/737-300"),
     "sound-events.json": (6, 3, "JSON records, ids of children in 'child_ids'", "Human sounds/Human voice/Speech"),
-    "shop-categories.yml": (4, 2, "YAML records, ids of children in 'children'", "Pet Supplies/Bird Supplies"),
-    "full-names.yml": (4, 2, "breadcrumbs separated by '>' in column 'full_name', with ids", "Pet Supplies/Bird Supplies"),
     "obo-graph.json": (4, 2, "JSON graph of nodes and edges", "neuron/motor neuron"),
     "detection-labels.json": (5, 3, "nested JSON", "§m§0k4j/§m§01knjb"),
     "package-records.json": (5, 2, "edge list, parent in 'parent', child in 'id', name in 'name'", "analytics/cluster/AgglomerativeCluster"),
@@ -51,7 +49,7 @@ EXPECTED = {
     "codon-marks.tree": (5, 3, "Newick tree", "inner 2/chimp"),
     "thesaurus-with-kinds.ttl": (3, 2, "SKOS or RDFS", "carp"),
 }  # fmt: skip
-NEEDS = {"yml": "yaml", "owl": "rdflib", "ttl": "rdflib"}
+NEEDS = {"owl": "rdflib", "ttl": "rdflib"}
 
 
 @pytest.mark.parametrize("name", EXPECTED)

@@ -284,7 +284,7 @@ GRASSES = {"name": "Poaceae", "rank": "family", "children": [{"name": "Poa annua
 NESTED = {"name": "Plantae", "rank": "kingdom", "children": [GRASSES, ROSES]}
 
 
-@pytest.mark.parametrize("ending", [".nested.json", ".yaml", ".json"])
+@pytest.mark.parametrize("ending", [".nested.json", ".json"])
 def test_nested_files_keep_ranks_and_common_names(ending, tmp_path, written):
     (tmp_path / "in.json").write_text(json.dumps(NESTED))
     h = read_hierarchy(tmp_path / "in.json")

@@ -8,9 +8,7 @@ from hypothesis.extra.numpy import arrays
 from hcep.errors import HCEPError
 from hcep.taxonomy.induction import induce_from_embeddings
 from hcep.taxonomy.induction.from_geometry import binary_tree, cut, members_name
-from hcep.taxonomy.llm import ChatModel
 from tests.conftest import shared_file
-from tests.taxonomy.llm.chat_server import Answering, running_chat, status
 
 #: Two pairs near each other on the left, one class on the right; heights 1, 1, about 4 and about 20 by average linkage.
 POINTS = np.array([[0.0, 0], [1, 0], [4, 0], [5, 0], [24, 0]])
@@ -132,63 +130,6 @@ def test_a_vocabulary_that_runs_out_leaves_members_names():
     named = [synset for synset in found.hierarchy if synset.casefold().startswith("pet")]
     assert len(named) == 1
     assert len(found.hierarchy) == 9
-
-
-@pytest.fixture(scope="module")
-def endpoint():
-    with running_chat() as server:
-        yield server, ChatModel("tiny", server.url, backoff=0.001, max_retries=0)
-
-
-def by_llm(endpoint, *script, **options):
-    endpoint[0].tell(*script)
-    options = {"unit_norm": False, "linkage": "average", "gap": 0.8, "chat": endpoint[1], **options}
-    return induce_from_embeddings(POINTS, NAMES, **options)
-
-
-def test_names_by_a_language_model(endpoint):
-    found = by_llm(endpoint, "**Earthly things**.\n\nBecause they are on earth.")
-    assert found.hierarchy.children("entity") == ("Earthly things", "sun")
-    assert '["cat", "dog", "car", "bus"]' in endpoint[0].prompt()
-    assert '["sun"]' in endpoint[0].prompt()
-    assert found.usage.calls == found.rounds == 1
-    assert found.problems == ()
-
-
-@pytest.mark.parametrize(
-    ("answer", "fault"),
-    [
-        ("", "it contains no name"),
-        ("123", "it contains no name"),
-        ("cats", "name of a class or of another group"),
-        ("Entity", "name of a class or of another group"),
-        ("a very long name of far too many words", "longer than 5 words"),
-        ("x" * 50, "longer than 5 words or 40 characters"),
-        ("pets, cars", "it is a list"),
-    ],
-)
-def test_a_name_that_does_not_fit_is_sent_back_and_given_up(answer, fault, endpoint):
-    put_right = by_llm(endpoint, answer, "earthly")
-    assert "earthly" in put_right.hierarchy
-    assert fault in endpoint[0].prompt()
-    never = by_llm(endpoint, answer)
-    assert len(endpoint[0].requests) == 3
-    assert "cat + dog + 2 more" in never.hierarchy
-    assert "no suitable name for cat + dog + 2 more" in never.summary()
-    assert fault in never.summary()
-
-
-def test_two_groups_never_share_a_name(endpoint):
-    endpoint[0].tell(Answering(lambda request: "things"))
-    found = induce_from_embeddings(POINTS, NAMES, unit_norm=False, gap=0, chat=endpoint[1])
-    assert [synset for synset in found.hierarchy if "thing" in synset] == ["things"]
-    assert [problem.kind for problem in found.problems] == ["name", "name"]
-
-
-def test_without_an_answer_the_vocabulary_names(endpoint):
-    found = by_llm(endpoint, status(500), names_from=(["earth", "sky"], [[-1.0, 0.0], [1.0, 0.0]]))
-    assert found.hierarchy.children("earth") == tuple(NAMES[:4])
-    assert found.problems[0].kind == "no-answer"
 
 
 # -- real embeddings -------------------------------------------------------------------------------------------------

@@ -267,82 +267,7 @@ def test_progress_is_reported_each_round(server, chat):
     assert told == [(1, 9), (2, 10)]
 
 
-# -- layer by layer --------------------------------------------------------------------------------------------------
-
-LAYER_1 = (
-    "1. entity\n1.1 animal\n"
-    + "".join(f"1.1.{i} {leaf}\n" for i, leaf in enumerate(CIFAR[2:8]))
-    + ("1.2 vehicle\n1.2.1 airplane\n1.2.2 automobile\n1.2.3 ship\n1.2.4 truck\n")
-)
-LAYER_2 = """\
-1. animal
-1.1 mammal
-1.1.1 cat
-1.1.2 deer
-1.1.3 dog
-1.1.4 horse
-1.2 bird
-1.3 frog
-2. vehicle
-2.1 land vehicle
-2.1.1 automobile
-2.1.2 truck
-2.2 airplane
-2.3 ship
-"""
-LAYER_3 = "1. mammal\n1.1 cat\n1.2 deer\n1.3 dog\n1.4 horse\n"
-
-
-def test_layers_grow_from_the_root(server, chat):
-    server.tell(LAYER_1, LAYER_2, LAYER_3)
-    found = induce_with_llm(CIFAR, chat, strategy="layers")
-    assert found.complete
-    assert found.rounds == 3
-    assert set(found.hierarchy.edges) == TREE
-    assert '{"entity": [' in server.prompt(0)
-    assert '"animal": ["bird", "cat"' in server.prompt(1)
-    assert '{"animal > mammal": ["cat", "deer", "dog", "horse"]}' in server.prompt(2)
-
-
-def test_a_leaf_that_the_first_layer_forgot_joins_later(server, chat):
-    forgetful = LAYER_1.replace("1.2.4 truck\n", "")
-    late = "1. entity\n1.1 Vehicle\n1.1.1 truck\n2. animal\n2.1 bird\n"
-    server.tell(forgetful, late, LAYER_3)
-    found = induce_with_llm(CIFAR, chat, strategy="layers")
-    assert found.complete
-    assert found.hierarchy.parents("truck") == ("vehicle",)
-    assert "these names are missing: 'truck'" in server.prompt(1)
-    assert 'may join these categories below it: ["vehicle", "animal"]' in server.prompt(1)
-
-
-def test_a_layer_that_divides_nothing_is_left_out(server, chat):
-    idle = "1. entity\n1.1 thing\n" + "".join(f"1.1.{i} {leaf}\n" for i, leaf in enumerate(CIFAR))
-    server.tell(idle)
-    found = induce_with_llm(CIFAR, chat, strategy="layers")
-    assert not found.complete
-    assert found.hierarchy.depth == 1
-    assert [problem.kind for problem in found.problems] == ["flat"]
-
-
-def test_layers_end_at_the_last_round(server, chat):
-    server.tell("nonsense that goes on. And on.")
-    found = induce_with_llm(CIFAR, chat, strategy="layers", max_rounds=3)
-    assert found.rounds == 3
-    assert found.missing == CIFAR
-    assert sorted(found.hierarchy.leaves) == sorted(CIFAR)
-    assert "Your last answer had faults" in server.prompt()
-
-
-def test_layers_keep_their_result_when_the_server_fails(server, chat):
-    server.tell(LAYER_1, status(500))
-    found = induce_with_llm(CIFAR, chat, strategy="layers")
-    assert found.complete
-    assert set(found.hierarchy.children("entity")) == {"animal", "vehicle"}
-    assert found.problems[-1].kind == "no-answer"
-
-
-@pytest.mark.parametrize("strategy", ["whole", "layers"])
-def test_a_thousand_classes(strategy, server, chat):
+def test_a_thousand_classes(server, chat):
     leaves = [f"class {i}" for i in range(1000)]
 
     def sort_by_last_digit(request):
@@ -350,7 +275,7 @@ def test_a_thousand_classes(strategy, server, chat):
         return "\n".join(f"{d}. group {d}" if i < 0 else f"{d}.{i} class {10 * i + d}" for d, i in rows)
 
     server.tell(Answering(sort_by_last_digit))
-    found = induce_with_llm(leaves, chat, strategy=strategy)
+    found = induce_with_llm(leaves, chat)
     assert found.complete
     assert len(found.hierarchy.leaves) == 1000
     assert set(found.hierarchy.children("group 7")) == {f"class {10 * i + 7}" for i in range(100)}
@@ -378,12 +303,9 @@ def test_invalid_leaves(arguments, match):
         induce_with_llm(chat=ChatModel("tiny", "http://127.0.0.1:1/v1"), **options)
 
 
-@pytest.mark.parametrize(
-    ("options", "match"), [({"strategy": "both"}, "strategy must be"), ({"max_rounds": 0}, "max_rounds must be")]
-)
-def test_options_out_of_range(options, match):
-    with pytest.raises(HCEPError, match=match):
-        induce_with_llm(CIFAR, ChatModel("tiny", "http://127.0.0.1:1/v1"), **options)
+def test_options_out_of_range():
+    with pytest.raises(HCEPError, match="max_rounds must be"):
+        induce_with_llm(CIFAR, ChatModel("tiny", "http://127.0.0.1:1/v1"), max_rounds=0)
 
 
 def test_groups_of_one_name_in_two_places_are_two():

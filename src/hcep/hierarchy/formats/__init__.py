@@ -23,7 +23,7 @@ class Format:
     ----------
     extensions : the file endings it is recognised by, the usual one first
     module : a module of this package with ``read(source, *, options)`` and ``write(hierarchy, format)``; after a colon
-        the suffix of its functions, as in ``read_yaml``
+        the suffix of its functions, as in ``read_owl``
     does : "reads", "writes" or both
     keeps : what the format can hold: ``ids``, ``names``, ``parents`` (more than one), ``order`` (the index of each
         concept, and so of a dictionary's atoms), ``merged`` (chains that `collapse` merged), ``classes`` (classes that
@@ -73,7 +73,6 @@ FORMATS: dict[str, Format] = {
         ("tsv", (".tsv",), "tables", _BOTH, _ROWS, "the same, separated by tabs"),
         ("xlsx", (".xlsx", ".xlsm"), "tables", "reads", GRAPH, "the same in a workbook, through openpyxl"),
         ("nested", (".nested.json",), "nested", _BOTH, (*GRAPH, "ranks"), "JSON objects in objects, or name/children"),
-        ("yaml", (".yaml", ".yml"), "nested:yaml", _BOTH, (*GRAPH, "ranks"), "the same shapes in YAML"),
         ("outline", (".txt", ".md"), "outline", _BOTH, _NAMES, "indented, bulleted or numbered"),
         ("breadcrumbs", (), "breadcrumbs", "reads", ("ids", "names"), "lines such as 7 - Animals > Birds > Parrots"),
         ("newick", NEWICK, "newick", _BOTH, ("names",), "trees of biology, (cat,dog)animal; also in NEXUS"),
@@ -85,8 +84,6 @@ FORMATS: dict[str, Format] = {
         ("rdf", (".rdf",), "ontology:rdf", "reads", GRAPH, "SKOS or RDFS in RDF/XML, through rdflib"),
         ("ntriples", (".nt",), "ontology:rdf", "reads", GRAPH, "SKOS or RDFS in N-Triples, through rdflib"),
         ("jsonld", (".jsonld",), "ontology:rdf", "reads", GRAPH, "SKOS or RDFS in JSON-LD, through rdflib"),
-        ("dot", (".dot", ".gv"), "writing", "writes", GRAPH, "Graphviz"),
-        ("mermaid", (".mmd", ".mermaid"), "writing", "writes", _NAMES, "Mermaid flowcharts"),
     )
 }
 _DONE = {"read": "read", "write": "written"}

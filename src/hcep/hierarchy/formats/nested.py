@@ -1,20 +1,17 @@
-"""JSON and YAML, by their content: our own format, level columns, tables, maps, graphs, nested branches.
+"""JSON, by its content: our own format, level columns, tables, maps, graphs, nested branches.
 
-Branches are objects in objects and lists, or {"name": ..., "children": [...]} as in d3. YAML is read by its events:
-nothing is constructed, and every scalar is text.
+Branches are objects in objects and lists, or {"name": ..., "children": [...]} as in d3.
 """
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from hcep._checks import require
 from hcep.errors import HierarchyError, counted, cut, quote, quoted
 from hcep.hierarchy import serial
 from hcep.hierarchy.columns import Cells, Columns, Role
-from hcep.hierarchy.edges import MAX_DEPTH, with_lone_tops
+from hcep.hierarchy.edges import with_lone_tops
 from hcep.hierarchy.formats import breadcrumbs, tables
 from hcep.hierarchy.formats.draft import Draft, Repeated
 from hcep.hierarchy.formats.source import Source
@@ -29,11 +26,6 @@ LABELS = ("name", "label", "title", "text", "label name", "lbl", "category")
 EXPECTED = 'an object, a list, a name, null, or {"name": ..., "children": [...]}'
 #: Keys of the two ends of an edge in graphs, the parent's first.
 ENDS = (("source", "target"), ("from", "to"), ("parent", "child"), ("obj", "sub"))
-NULLS = ("", "~", "null", "Null", "NULL")
-PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_ -]*(?<! )")
-WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
-MAX_NESTED = 2 * MAX_DEPTH + 10  # a mapping and a list per level
-UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 Edges = list[tuple[str, str]]
 Record = dict[str, Any]
 #: Label, name, whether the label is an id in the file, and other names and the rank, by their keys.
@@ -63,14 +55,6 @@ def write_json(hierarchy: Hierarchy, format: str) -> str:
     return hierarchy.to_json()
 
 
-def read_yaml(source: Source, *, repeated: Repeated | None = None) -> Hierarchy:
-    """Read the shapes of JSON in YAML; `repeated` says what a name in several places means (see `Draft`).
-
-    Anchors, aliases and tags are refused: aliases can expand a small file into a huge one, tags can call code.
-    """
-    return from_data(source, _yaml(source), repeated)
-
-
 def read(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
     """Read nested JSON; `repeated` says what a name in several places means (see `Draft`).
 
@@ -80,7 +64,7 @@ def read(source: Source, *, repeated: Repeated = "raise") -> Hierarchy:
 
 
 def from_data(source: Source, data: Any, repeated: Repeated | None = None) -> Hierarchy:
-    """The hierarchy in data from JSON or YAML, by its shape."""
+    """The hierarchy in data from JSON, by its shape."""
     if isinstance(data, dict) and len(data) > 1 and all(isinstance(value, dict) for value in data.values()):
         data = _keyed(data)
     listed = data.get("categories") if isinstance(data, dict) else data
@@ -199,7 +183,7 @@ def _records(values: Iterable[Any]) -> list[Record]:
 
 
 def _linked(source: Source, understood: str, edges: Edges, names: dict[str, str] | None = None) -> Hierarchy:
-    source.understood = f"{'YAML' if source.format == 'yaml' else 'JSON'} {understood}"
+    source.understood = f"JSON {understood}"
     return Hierarchy.from_edges(edges, names)
 
 
@@ -209,7 +193,7 @@ def from_branches(source: Source, data: Any, repeated: Repeated) -> Hierarchy:
         raise source.fail(f"expected {EXPECTED}; got {_short(data)}")
     for part in (data, *(data.values() if isinstance(data, dict) else ())):
         _refuse_index(source, part)
-    source.understood = "nested YAML" if source.format == "yaml" else "nested JSON"
+    source.understood = "nested JSON"
     draft, cells = Draft(source, repeated), dict[int, Cells]()
     keys = _record_keys(data)
     waiting: list[tuple[Item, Any, int | None]] = [(*entry, None) for entry in _entries(draft, data, None, keys)[::-1]]
@@ -265,7 +249,7 @@ def write(hierarchy: Hierarchy, format: str) -> str:
     try:
         return json.dumps(top, ensure_ascii=False, indent=1) + "\n"
     except RecursionError:
-        message = f"nested JSON cannot hold {hierarchy.depth:,} levels; write .csv, .yaml or .json"
+        message = f"nested JSON cannot hold {hierarchy.depth:,} levels; write .csv or .json"
         raise HierarchyError(message) from None
 
 
@@ -316,67 +300,3 @@ def _short(value: Any) -> str:
     if isinstance(value, dict | list):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value):,}"
     return cut(json.dumps(value, ensure_ascii=False))
-
-
-def write_yaml(hierarchy: Hierarchy, format: str) -> str:
-    """Write the records of nested JSON in YAML's block style."""
-    lines = []
-    for depth, synset, _, again in outline_order(hierarchy):
-        record = [f"{key}: {_scalar(value)}" for key, value in _identified(hierarchy, synset).items()]
-        if not again and not hierarchy.is_leaf(synset):
-            record.append("children:")
-        indent = "  " * depth
-        first = "" if depth == 0 else f"{indent[2:]}- "
-        lines += [(first if i == 0 else indent) + text for i, text in enumerate(record)]
-    return "\n".join(lines) + "\n"
-
-
-def _scalar(text: str) -> str:
-    if PLAIN.fullmatch(text) and text.lower() not in WORDS:
-        return text
-    return UNPRINTABLE.sub(lambda match: f"\\U{ord(match[0]):08x}", json.dumps(text, ensure_ascii=False))
-
-
-def _yaml(source: Source) -> Any:
-    """The one document of a YAML file as dicts, lists, strings and None, built without recursion."""
-    yaml = require("yaml", "formats", "reading YAML")
-    # libyaml's parser is ten times faster, but not in every build of the package.
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    documents: list[Any] = []
-    opened: list[tuple[Any, list[str]]] = []  # each open collection with the key that waits for its value
-    try:
-        for event in yaml.parse(source.text(), Loader=loader):
-            kind, line = type(event).__name__, event.start_mark.line + 1
-            if kind == "AliasEvent" or getattr(event, "anchor", None):
-                raise source.fail("YAML anchors and aliases are not read; write the branch out", line)
-            if getattr(event, "tag", None) not in (None, "!"):
-                raise source.fail(f"YAML tags such as {cut(event.tag)} are not read; remove it", line)
-            if kind == "DocumentStartEvent" and documents:
-                raise source.fail("has a second YAML document; expected one", line)
-            if kind in ("MappingStartEvent", "SequenceStartEvent"):
-                if len(opened) >= MAX_NESTED:  # the parser's time grows with the square of the depth
-                    raise source.fail(f"is nested more than {MAX_NESTED:,} deep; write it as an edge list (.csv)", line)
-                opened.append(({} if kind == "MappingStartEvent" else [], []))
-            if kind == "ScalarEvent":
-                value = None if not event.style and event.value in NULLS else event.value
-            elif kind in ("MappingEndEvent", "SequenceEndEvent"):
-                value = opened.pop()[0]
-            else:
-                continue
-            collection, key = opened[-1] if opened else (documents, [])
-            if isinstance(collection, list):
-                collection.append(value)
-            elif key:
-                collection[key.pop()] = value
-            elif not isinstance(value, str):
-                raise source.fail("a key must be a name", line)
-            elif value in collection:
-                raise source.fail(f"{quote(value)} appears twice in one mapping; remove one of them", line)
-            else:
-                key.append(value)
-    except yaml.MarkedYAMLError as error:
-        line = None if error.problem_mark is None else error.problem_mark.line + 1
-        raise source.fail(f"is not YAML: {error.problem}", line) from None
-    except yaml.YAMLError as error:
-        raise source.fail(f"is not YAML: {str(error).splitlines()[0]}") from None
-    return documents[0] if documents else None

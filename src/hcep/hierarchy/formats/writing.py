@@ -1,4 +1,4 @@
-"""What the writers of all formats share, what a format cannot hold; DOT and Mermaid."""
+"""What the writers of all formats share, and what a format cannot hold."""
 
 import gzip
 from collections import Counter
@@ -9,8 +9,6 @@ from hcep import _files
 from hcep.errors import HierarchyError, counted, quote, quoted
 from hcep.hierarchy.formats import Format
 from hcep.hierarchy.graph import Hierarchy
-
-DOT_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"})
 
 
 def outline_order(hierarchy: Hierarchy) -> Iterator[tuple[int, str, str | None, bool]]:
@@ -101,21 +99,3 @@ def write_whole(path: Path, text: str) -> None:
         raise HierarchyError(f"{message}; rename the concept") from None
     packed = gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data
     _files.write_bytes(path, packed, HierarchyError)
-
-
-def write(hierarchy: Hierarchy, format: str) -> str:
-    """Write every concept, then every edge, in index order.
-
-    In DOT, ids are the nodes and names the labels. Mermaid's nodes are numbered, because its ids allow few characters
-    and some words, such as end, break it; in its labels, unusual characters become #code; entities.
-    """
-    if format == "dot":
-        node = {s: f'"{s.translate(DOT_ESCAPES)}"' for s in hierarchy}
-        nodes = [f'  {node[s]} [label="{hierarchy.name(s).translate(DOT_ESCAPES)}"];' for s in hierarchy]
-        edges = [f"  {node[parent]} -> {node[child]};" for parent, child in hierarchy.edges]
-        return "\n".join(["digraph hierarchy {", "  node [shape=box];", *nodes, *edges, "}"]) + "\n"
-    plain, index = set(" .,-()/"), hierarchy.index
-    names = ["".join(c if c.isalnum() or c in plain else f"#{ord(c)};" for c in hierarchy.name(s)) for s in hierarchy]
-    nodes = [f'  s{i}["{name}"]' for i, name in enumerate(names)]
-    edges = [f"  s{index(parent)} --> s{index(child)}" for parent, child in hierarchy.edges]
-    return "\n".join(["flowchart TD", *nodes, *edges]) + "\n"

@@ -1,5 +1,3 @@
 from .from_geometry import class_means as class_means, induce_from_embeddings as induce_from_embeddings
 from .from_language_model import induce_with_llm as induce_with_llm
-from .from_text import induce_from_text as induce_from_text
 from .placement import read_answer as read_answer
-from .scoring import score_induced as score_induced

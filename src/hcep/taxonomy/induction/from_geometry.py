@@ -12,17 +12,9 @@ from hcep._checks import require_share
 from hcep.dictionary.transform import unit_rows
 from hcep.errors import HCEPError, quote
 from hcep.hierarchy.graph import Hierarchy
-from hcep.taxonomy.induction.from_language_model import name_prompt
-from hcep.taxonomy.induction.induced import Fault, Induced, LeafNames, clean_label, free_name, normal_form
-from hcep.taxonomy.induction.placement import without_thinking
-from hcep.taxonomy.llm import ChatModel
-from hcep.taxonomy.llm.chat import Messages, RejectedError, ask_until_accepted
-from hcep.taxonomy.llm.endpoint import ChatAnswer, LLMError
+from hcep.taxonomy.induction.induced import Induced, LeafNames, free_name, normal_form
 
 Linkage = Literal["ward", "average"]
-MAX_NAME, MAX_WORDS, MAX_TRIES = 40, 5, 3
-#: Class names that the language model sees from inside, and from outside, a group.
-N_SHOWN = 40
 
 
 def induce_from_embeddings(
@@ -34,7 +26,6 @@ def induce_from_embeddings(
     max_branching: int | None = None,
     unit_norm: bool = True,
     names_from: tuple[Sequence[str], ArrayLike] | None = None,
-    chat: ChatModel | None = None,
     root: str = "entity",
 ) -> Induced:
     """Group class embeddings into a hierarchy, in which every class has a place.
@@ -53,7 +44,6 @@ def induce_from_embeddings(
     unit_norm : first scale embeddings to norm 1, so that angles decide
     names_from : (phrases, (n_phrases, n_dims) array); candidate names and their text embeddings: each group gets the
         nearest
-    chat : a language model that names each group by its members; its names take precedence over `names_from`
     root : a name for what all classes are
     """
     if linkage not in ("ward", "average"):
@@ -74,28 +64,17 @@ def induce_from_embeddings(
     vectors = unit_rows(vectors) if unit_norm else vectors
     tree = cut(binary_tree(vectors, linkage), gap, max_branching)
     groups = list(tree.groups())[1:]  # the root has a name
-    before = None if chat is None else chat.usage
     phrases: list[str | None] = [None] * len(groups)
     if names_from is not None and groups:
         phrases = _nearest_phrases(groups, vectors, names, *names_from)
-    problems: list[Fault] = []
-    transcript: list[dict[str, Any]] = []
     ids = {(i,): leaf for i, leaf in enumerate(names.leaves)} | {tree.members: names.root}
     taken = {names.root, *names.leaves, *(name for name in phrases if name)}
     for group, name in zip(groups, phrases, strict=True):
         members = [names.leaves[i] for i in group.members]
-        if chat is not None:
-            inside = set(members)
-            others = [leaf for leaf in names.leaves if leaf not in inside]
-            answer, problem = _name_by_llm(members, others, chat, taken - {name or ""}, transcript)
-            name = answer or name
-            problems += [problem] if problem else []
         ids[group.members] = name or members_name(members, taken)
         taken.add(ids[group.members])
     edges = [(ids[group.members], ids[part.members]) for group in tree.groups() for part in group.children]
-    usage = chat.usage - before if chat is not None and before is not None else None
-    hierarchy = Hierarchy.from_edges(edges, root=names.root)
-    return Induced(hierarchy, True, (), tuple(problems), len(transcript), usage, tuple(transcript))
+    return Induced(Hierarchy.from_edges(edges, root=names.root), True, ())
 
 
 def class_means(X: ArrayLike, y: ArrayLike) -> tuple[list[str], NDArray[np.float64]]:
@@ -198,33 +177,3 @@ def _nearest_phrases(
             nearest[group] = str(phrases[phrase])
             used.add(form)
     return nearest
-
-
-def _name_by_llm(
-    members: Sequence[str], others: Sequence[str], chat: ChatModel, taken: set[str], transcript: list[dict[str, Any]]
-) -> tuple[str | None, Fault | None]:
-    """Ask for the name of one group; an unsuitable answer is sent back, at most three times."""
-
-    def accept(text: str) -> str:
-        first_line = without_thinking(text).strip().partition("\n")[0]
-        name = clean_label(first_line.strip().rstrip(".")).rstrip(".")
-        if not any(character.isalpha() for character in name):
-            raise RejectedError("contains no name")
-        if len(name) > MAX_NAME or len(name.split()) > MAX_WORDS:
-            raise RejectedError(f"is longer than {MAX_WORDS} words or {MAX_NAME} characters")
-        if normal_form(name) in {normal_form(other) for other in taken}:
-            raise RejectedError("is the name of a class or of another group")
-        if len(members) > 1 and "," in name:
-            raise RejectedError("is a list")
-        return name
-
-    def record(messages: Messages, answer: ChatAnswer, fault: str) -> None:
-        transcript.append({"messages": messages, "answer": answer.text, "problems": [fault] if fault else []})
-
-    question = [{"role": "user", "content": name_prompt(members[:N_SHOWN], others[:N_SHOWN])}]
-    try:
-        return ask_until_accepted(chat, question, accept, MAX_TRIES, record=record), None
-    except LLMError as error:
-        return None, Fault("no-answer", f"no name for {members_name(members, set())}: {error}")
-    except RejectedError as fault:
-        return None, Fault("name", f"no suitable name for {members_name(members, set())}: it {fault}")

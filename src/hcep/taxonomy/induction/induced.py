@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import cache
 from itertools import chain, count
@@ -28,10 +28,10 @@ EXPLANATION = re.compile(r"\s*:\s.*$|\s+[-–—]+\s+.*$")
 
 @dataclass(frozen=True)
 class Fault:
-    """One problem of an answer or a corpus: its kind, a message, and the names it concerns.
+    """One problem of an answer: its kind, a message, and the names it concerns.
 
     Kinds: ``missing``, ``renamed``, ``repeated``, ``invented``, ``leaf-as-group``, ``cycle``, ``flat``, ``empty``,
-    ``unreadable``, ``truncated``, ``too-long``, ``no-answer``, ``name``.
+    ``unreadable``, ``truncated``, ``too-long``, ``no-answer``.
     """
 
     kind: str
@@ -40,15 +40,6 @@ class Fault:
 
     def __str__(self) -> str:
         return self.message
-
-
-@dataclass(frozen=True)
-class TextEvidence:
-    """Evidence for an edge: how many sentences support it, by which patterns, and one of these sentences."""
-
-    count: int
-    patterns: tuple[str, ...]
-    example: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +54,6 @@ class Induced:
     rounds : number of answers from the language model
     usage : calls, tokens and cost of this run
     transcript : every question with its answer and its problems
-    evidence : the evidence for each (parent, child), from text only
     """
 
     hierarchy: Hierarchy
@@ -73,7 +63,6 @@ class Induced:
     rounds: int = 0
     usage: Usage | None = None
     transcript: tuple[Mapping[str, Any], ...] = ()
-    evidence: Mapping[tuple[str, str], TextEvidence] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         state = "complete" if self.complete else f"incomplete, {len(self.missing):,} classes not placed"
@@ -87,11 +76,6 @@ class Induced:
     def save_transcript(self, path: str | Path) -> None:
         """Write the conversation as readable JSON."""
         write_text(path, json.dumps(list(self.transcript), indent=2, ensure_ascii=False) + "\n")
-
-    def save_evidence(self, path: str | Path) -> None:
-        """Write the evidence for each edge as readable JSON."""
-        rows = [{"parent": parent, "child": child, **asdict(why)} for (parent, child), why in self.evidence.items()]
-        write_text(path, json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
 
     def record(self) -> dict[str, Any]:
         """The result as JSON can hold it."""

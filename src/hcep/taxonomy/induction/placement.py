@@ -186,12 +186,6 @@ def assembled(paths: Mapping[str, Groups], names: LeafNames, problems: tuple[Fau
     return Induced(tree, not missing and not flat, missing, problems)
 
 
-def missing_fault(missing: Iterable[str], what: str) -> list[Fault]:
-    """The problem of leaves that an answer lacks, if any."""
-    names = tuple(missing)
-    return [Fault("missing", f"these {what} are missing: {quoted(names, 200)}", names)] if names else []
-
-
 class Placement:
     """Where an answer puts the leaves: the groups above each, outermost first and without the root; and its problems.
 
@@ -291,7 +285,11 @@ class Placement:
                 Fault("cycle", (again if a.casefold() == b.casefold() else both).format(a, b), (a, b))
                 for a, b in self._cycles
             ),
-            *missing_fault(missing, "leaves"),
+            *(
+                [Fault("missing", f"these leaves are missing: {quoted(missing, 200)}", tuple(missing))]
+                if missing
+                else []
+            ),
             *([FLAT] if not missing and not any(placed.values()) and len(self.names.leaves) > 2 else []),
             *([Fault("invented", left_out, tuple(invented))] if invented else []),
         ]

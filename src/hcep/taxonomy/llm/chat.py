@@ -27,7 +27,6 @@ from hcep.taxonomy.llm.endpoint import (
 
 Messages = Sequence[Mapping[str, str]]
 Accepted = TypeVar("Accepted")
-Recorder = Callable[[Messages, ChatAnswer, str], None]
 FORMAT = "hcep-chat-answer"
 #: Seconds; the wait between two tries doubles up to this, unless the server asks for another.
 LONGEST_BACKOFF = 8.0
@@ -196,7 +195,6 @@ def ask_until_accepted(
     accept: Callable[[str], Accepted],
     rounds: int,
     seed: int | None = None,
-    record: Recorder = lambda messages, answer, fault: None,
 ) -> Accepted:
     """Ask until an answer is accepted; a rejected one goes back with the reason.
 
@@ -206,24 +204,19 @@ def ask_until_accepted(
     accept : converts an answer's text, or raises `RejectedError`
     rounds : maximum number of answers; if none is accepted, the last `RejectedError` is raised
     seed : for every question
-    record : called with the messages, the answer, and the reason for its rejection or ""
     """
     for left in range(rounds - 1, -1, -1):
         answer = chat.ask(messages, seed=seed)
         try:
             if answer.truncated:
                 raise RejectedError("was cut off at the limit of tokens")
-            accepted = accept(answer.text)
+            return accept(answer.text)
         except RejectedError as error:
-            record(messages, answer, f"it {error}")
             if not left:
                 raise
             before = [{"role": "assistant", "content": answer.text[:MAX_SENT_BACK]}] if answer.text.strip() else []
             again = f"This cannot be used: it {error}. Answer again and keep to the rules."
             messages = [*messages, *before, {"role": "user", "content": again}]
-        else:
-            record(messages, answer, "")
-            return accepted
     raise AssertionError("the last rejection raises")
 
 
