@@ -93,7 +93,7 @@ def zip_of(folder: Path, name: str) -> bytes:
 @pytest.fixture
 def tiny_cifar(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
     """CIFAR-10 in small, on the server in place of the published archive."""
-    data = tar_of(cifar10(tmp_path / "made", binary=False), "cifar-10-batches-py")
+    data = tar_of(cifar10(tmp_path / "made"), "cifar-10-batches-bin")
     publish(server, "cifar10", data, monkeypatch)
     return data
 
@@ -114,7 +114,7 @@ def test_an_unknown_name(tmp_path: Path) -> None:
 
 
 def test_a_server_without_the_archive(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"cannot fetch http://127.*cifar-10-python.tar.gz: the server answers 404"):
+    with pytest.raises(DatasetError, match=r"cannot fetch http://127.*cifar-10-binary.tar.gz: the server answers 404"):
         fetch("cifar10", tmp_path, mirror=server.address)
 
 
@@ -133,7 +133,7 @@ def test_an_invalid_address_is_refused(mirror: str, tmp_path: Path) -> None:
 
 
 def test_another_hash_is_refused_and_nothing_kept(server: Server, tiny_cifar: bytes, tmp_path: Path) -> None:
-    server.files["cifar-10-python.tar.gz"] = tiny_cifar[:-1] + b"x"
+    server.files["cifar-10-binary.tar.gz"] = tiny_cifar[:-1] + b"x"
     with pytest.raises(
         DatasetError, match=r"is not the published archive: its md5 differs from md5:\w+; it was deleted"
     ):
@@ -143,7 +143,7 @@ def test_another_hash_is_refused_and_nothing_kept(server: Server, tiny_cifar: by
 
 @pytest.mark.usefixtures("tiny_cifar")
 def test_far_too_many_bytes_are_refused(server: Server, tmp_path: Path) -> None:
-    server.files["cifar-10-python.tar.gz"] *= 3
+    server.files["cifar-10-binary.tar.gz"] *= 3
     with pytest.raises(DatasetError, match=r"has [\d,]+ bytes, too many to be the published archive"):
         fetch("cifar10", tmp_path / "data", mirror=server.address)
 
@@ -165,13 +165,13 @@ def test_imagenet_is_not_fetched(folder: str | None, match: str, tmp_path: Path)
 
 @pytest.mark.parametrize("ranges", [True, False], ids=["by range", "from the start"])
 def test_an_interrupted_download_is_resumed(server: Server, tiny_cifar: bytes, tmp_path: Path, ranges: bool) -> None:
-    part = tmp_path / "data" / "cifar-10-python.tar.gz.part"
+    part = tmp_path / "data" / "cifar-10-binary.tar.gz.part"
     part.parent.mkdir()
     part.write_bytes(tiny_cifar[:100])
     server.ranges = ranges
     fetch("cifar10", tmp_path / "data", mirror=server.address)
     assert server.asked == ["bytes=100-"]
-    assert [path.name for path in (tmp_path / "data").iterdir()] == ["cifar-10-batches-py"]
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["cifar-10-batches-bin"]
 
 
 @pytest.mark.usefixtures("tiny_cifar")
@@ -179,18 +179,18 @@ def test_an_answer_that_ends_early(server: Server, tmp_path: Path) -> None:
     server.cut = 1000
     with pytest.raises(DatasetError, match="run it again to resume"):
         fetch("cifar10", tmp_path / "data", mirror=server.address)
-    assert not (tmp_path / "data" / "cifar-10-batches-py").exists()
+    assert not (tmp_path / "data" / "cifar-10-batches-bin").exists()
     server.cut = None
     assert len(read_images(fetch("cifar10", tmp_path / "data", mirror=server.address))) == 12
 
 
 def test_a_part_that_is_whole_is_checked_and_used(server: Server, tiny_cifar: bytes, tmp_path: Path) -> None:
-    (tmp_path / "cifar-10-python.tar.gz.part").write_bytes(tiny_cifar)
+    (tmp_path / "cifar-10-binary.tar.gz.part").write_bytes(tiny_cifar)
     assert fetch("cifar10", tmp_path, mirror=server.address).is_dir()
 
 
 def test_a_part_of_another_file_is_refused_then_fetched_anew(server: Server, tiny_cifar: bytes, tmp_path: Path) -> None:
-    (tmp_path / "cifar-10-python.tar.gz.part").write_bytes(b"x" * (len(tiny_cifar) + 1))
+    (tmp_path / "cifar-10-binary.tar.gz.part").write_bytes(b"x" * (len(tiny_cifar) + 1))
     with pytest.raises(DatasetError, match="is not the published archive"):
         fetch("cifar10", tmp_path, mirror=server.address)
     assert fetch("cifar10", tmp_path, mirror=server.address).is_dir()
@@ -204,14 +204,14 @@ def test_it_is_fetched_once_and_read(server: Server, tmp_path: Path, monkeypatch
     monkeypatch.setenv("HCEP_DATA_MIRROR", server.address + "/")
     monkeypatch.setenv("HCEP_CACHE", str(tmp_path / "cache"))
     place = fetch("cifar10")
-    assert place == tmp_path / "cache" / "data" / "cifar-10-batches-py"
+    assert place == tmp_path / "cache" / "data" / "cifar-10-batches-bin"
     assert repr(read_images(place)) == "ImageDataset(12 images, 10 classes, layout 'cifar', train 10, test 2)"
     assert fetch("cifar10") == place
     assert len(server.asked) == 1
 
 
 def test_an_archive_copied_by_hand_is_used(server: Server, tiny_cifar: bytes, tmp_path: Path) -> None:
-    (tmp_path / "cifar-10-python.tar.gz").write_bytes(tiny_cifar)
+    (tmp_path / "cifar-10-binary.tar.gz").write_bytes(tiny_cifar)
     assert fetch("cifar10", tmp_path, mirror=server.address).is_dir()
     assert server.asked == []
 
@@ -300,7 +300,7 @@ def test_a_damaged_archive(data: bytes, tmp_path: Path) -> None:
 
 
 def test_an_archive_cut_short_leaves_nothing(tmp_path: Path) -> None:
-    whole = tar_of(cifar10(tmp_path / "made", binary=False), "d")
+    whole = tar_of(cifar10(tmp_path / "made"), "d")
     (tmp_path / "x.tgz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DatasetError, match=r"x.tgz' cannot be unpacked"):
         unpack(tmp_path / "x.tgz", tmp_path, "d")
@@ -338,7 +338,6 @@ def test_the_command_fetches_and_encodes(server: Server, tmp_path: Path, monkeyp
             file = tmp_path / "made" / split / wnid / "a.JPEG"
             file.parent.mkdir(parents=True)
             Image.new("RGB", (16, 16), "red").save(file)
-    write(tmp_path / "made", "noisy_imagenette.csv", "path,noisy_labels_0\n")
     publish(server, "imagenette-160", tar_of(tmp_path / "made", "imagenette2-160"), monkeypatch)
     options = ["--folder", tmp_path / "data", "--mirror", server.address, "-o", tmp_path / "store", "--json"]
     encoder = "function:tests.datasets.test_download:colours"
@@ -365,6 +364,6 @@ def test_experiments_run_on_what_is_fetched(server: Server, tmp_path: Path, monk
     monkeypatch.setattr("experiments.command.user_task", user_task)
     with pytest.raises(DatasetError, match="far enough"):
         CliRunner().invoke(experiments_app, ["fewshot", "--download", "cifar10"], catch_exceptions=False)
-    assert asked[:2] == [tmp_path / "cache" / "data" / "cifar-10-batches-py", "efficientnet-lite2"]
+    assert asked[:2] == [tmp_path / "cache" / "data" / "cifar-10-batches-bin", "efficientnet-lite2"]
     with pytest.raises(ValueError, match="--data and --download exclude each other"):
         CliRunner().invoke(experiments_app, ["fewshot", "--download", "x", "--data", "y"], catch_exceptions=False)

@@ -1,8 +1,5 @@
 """Tiny datasets in the published formats, for the tests of the layouts."""
 
-import pickle
-import struct
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -29,68 +26,30 @@ def write(root: Path, name: str, text: str) -> Path:
 # -- CIFAR -------------------------------------------------------------------------------------------
 
 
-class Python2Pickler(pickle._Pickler):
-    """Writes bytes as Python 2 wrote its strings, with which CIFAR's files were made."""
-
-    dispatch = dict(pickle._Pickler.dispatch)  # noqa: RUF012
-
-    def save_bytes(self, obj):
-        self.write(pickle.BINSTRING + struct.pack("<i", len(obj)) + obj)
-        self.memoize(obj)
-
-    def save_str(self, obj):
-        self.save_bytes(obj.encode("ascii"))
-
-    dispatch[bytes] = save_bytes
-    dispatch[str] = save_str
-
-
-def python2_pickle(content) -> bytes:
-    """A protocol 2 pickle as Python 2 and the NumPy of 2009 wrote it."""
-    buffer = BytesIO()
-    Python2Pickler(buffer, protocol=2).dump(content)
-    return buffer.getvalue().replace(b"numpy._core.multiarray", b"numpy.core.multiarray")
-
-
 def cifar_pixels(n: int, seed: int) -> np.ndarray:
     """Images as the files hold them, (n, 3072): 1,024 red values, then green, then blue."""
     return np.random.default_rng(seed).integers(0, 256, (n, 3072), dtype=np.uint8)
 
 
-def cifar10(root: Path, *, binary: bool) -> Path:
+def cifar10(root: Path) -> Path:
     """CIFAR-10 with two images in each of its six files; image i of the set has class i % 10."""
     root.mkdir()
     for b, name in enumerate([*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]):
-        pixels, labels = cifar_pixels(2, b), [2 * b % 10, (2 * b + 1) % 10]
-        batch = {b"batch_label": b"batch", b"labels": labels, b"data": pixels, b"filenames": [b"a.png", b"b.png"]}
-        records = np.hstack([np.array(labels, dtype=np.uint8)[:, None], pixels]).tobytes()
-        (root / f"{name}{'.bin' * binary}").write_bytes(records if binary else python2_pickle(batch))
-    meta = {b"num_cases_per_batch": 2, b"label_names": [c.encode() for c in CIFAR10], b"num_vis": 3072}
-    names = ("\n".join(CIFAR10) + "\n\n").encode()
-    (root / f"batches.meta{'.txt' * binary}").write_bytes(names if binary else python2_pickle(meta))
+        labels = np.array([[2 * b % 10], [(2 * b + 1) % 10]], dtype=np.uint8)
+        (root / f"{name}.bin").write_bytes(np.hstack([labels, cifar_pixels(2, b)]).tobytes())
+    (root / "batches.meta.txt").write_text("\n".join(CIFAR10) + "\n\n")
     return root
 
 
-def cifar100(root: Path, *, binary: bool) -> Path:
+def cifar100(root: Path) -> Path:
     """CIFAR-100 with three images in train and two in test, of two superclasses of two classes each."""
     fine, coarse = ["apple", "bear", "bed", "lion"], ["fruit_and_vegetables", "large_carnivores", "household_furniture"]
     root.mkdir()
     for name, labels in (("train", [(0, 0), (1, 1), (1, 3)]), ("test", [(2, 2), (1, 1)])):
         pixels = cifar_pixels(len(labels), seed=len(labels))
-        batch = {
-            b"filenames": [b"x.png"] * len(labels),
-            b"batch_label": b"batch 1 of 1",
-            b"fine_labels": [f for _, f in labels],
-            b"coarse_labels": [c for c, _ in labels],
-            b"data": pixels,
-        }
-        records = np.hstack([np.array(labels, dtype=np.uint8), pixels]).tobytes()
-        (root / f"{name}{'.bin' * binary}").write_bytes(records if binary else python2_pickle(batch))
-    meta = {b"fine_label_names": [n.encode() for n in fine], b"coarse_label_names": [n.encode() for n in coarse]}
-    texts = {"fine_label_names.txt": fine, "coarse_label_names.txt": coarse}
-    files = {name: "\n".join(names).encode() for name, names in texts.items()} if binary else {}
-    for name, content in (files or {"meta": python2_pickle(meta)}).items():
-        (root / name).write_bytes(content)
+        (root / f"{name}.bin").write_bytes(np.hstack([np.array(labels, dtype=np.uint8), pixels]).tobytes())
+    for kind, names in (("fine", fine), ("coarse", coarse)):
+        (root / f"{kind}_label_names.txt").write_text("\n".join(names))
     return root
 
 

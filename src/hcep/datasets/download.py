@@ -55,10 +55,10 @@ ARCHIVES = {
          "imagenette2-160", "ImageNette, shorter side 160 pixels"),
         ("tiny-imagenet", "http://cs231n.stanford.edu/tiny-imagenet-200.zip", "90528d7ca1a48142e341f4ef8d21d0de",
          248_100_043, "tiny-imagenet-200", "Tiny-ImageNet, 200 classes of ImageNet at 64 x 64 pixels"),
-        ("cifar10", f"{_TORONTO}cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", 170_498_071,
-         "cifar-10-batches-py", "CIFAR-10, ten classes at 32 x 32 pixels"),
-        ("cifar100", f"{_TORONTO}cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", 169_001_437,
-         "cifar-100-python", "CIFAR-100, a hundred classes at 32 x 32 pixels")
+        ("cifar10", f"{_TORONTO}cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", 170_052_171,
+         "cifar-10-batches-bin", "CIFAR-10, ten classes at 32 x 32 pixels"),
+        ("cifar100", f"{_TORONTO}cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", 168_513_733,
+         "cifar-100-binary", "CIFAR-100, a hundred classes at 32 x 32 pixels")
     )
 }  # fmt: skip
 

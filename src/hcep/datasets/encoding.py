@@ -136,7 +136,7 @@ def _lists_images(table: Path) -> bool:
 
 def folder_notes(dataset: ImageDataset) -> Iterator[str]:
     """Notes on class folders without images, and on images outside of any class folder."""
-    if dataset.layout in ("folder", "imagenette"):
+    if dataset.layout == "folder":
         root = dataset.root
         places = [f"{place}/{name}" for place in split_folders(root) or ["."] for name in subfolders(root / place)]
         empty = [place.removeprefix("./") for place in places if not holds_images(root / place)]

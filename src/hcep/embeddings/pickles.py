@@ -27,13 +27,6 @@ class PickleError(HCEPError):
     """A pickle is damaged, or asks for something that is not allowed."""
 
 
-class Stateful:
-    """Base of stand-ins for objects whose state a pickle sets."""
-
-    def set_state(self, state: Any) -> None:
-        """Receive the state that the pickle sets."""
-
-
 class _Name:
     def __init__(self, name: str) -> None:
         self.name = name
@@ -125,9 +118,7 @@ class _Machine:
             arguments, called = stack.pop(), stack.pop()
             stack.append(self._call(called, arguments))
         elif name == "BUILD":
-            state = self._plain(stack.pop())
-            if isinstance(stack[-1], Stateful):
-                stack[-1].set_state(state)
+            stack.pop()  # a state, which no stand-in has
         elif name == "BINPERSID" and self.persistent is not None:
             stack.append(self.persistent(stack.pop()))
         else:

@@ -27,7 +27,6 @@ LAYOUTS = {
     "cifar": Layout(cifar.LOOKS_FOR, cifar.detect, cifar.read),
     "tiny_imagenet": Layout(folders.TINY_LOOKS_FOR, folders.detect_tiny, folders.read_tiny),
     "imagenet": Layout(imagenet.LOOKS_FOR, imagenet.detect, imagenet.read),
-    "imagenette": Layout(folders.IMAGENETTE_LOOKS_FOR, folders.detect_imagenette, folders.read_imagenette),
     "annotations": Layout(annotations.LOOKS_FOR, annotations.detect, annotations.read),
     "table": Layout(table.LOOKS_FOR, table.detect, table.read),
     "folder": Layout(folders.LOOKS_FOR, folders.detect, folders.read),
@@ -50,12 +49,11 @@ def read_images(
     Parameters
     ----------
     source : a folder, a .csv, .tsv or .parquet file, or a file of another tool (see `hcep.formats`)
-    layout : {"folder", "table", "annotations", "cifar", "imagenet", "imagenette", "tiny_imagenet"}, optional
+    layout : {"folder", "table", "annotations", "cifar", "imagenet", "tiny_imagenet"}, optional
         How the dataset is laid out; recognised by its files by default.
     split : read only this split; ``"validation"`` and ``"valid"`` mean ``"val"``
     path_column, label_column : columns of a table. The label column also chooses among the labels of datasets that have
-        several: ``"fine_labels"`` (default) or ``"coarse_labels"`` for CIFAR-100, and ``"noisy_labels_5"``, for
-        example, for ImageNette. None reads the images without labels.
+        several: ``"fine_labels"`` (default) or ``"coarse_labels"`` for CIFAR-100. None reads the images without labels.
     boxes : which boxes of MegaDetector results to read: categories and the least confidence, as in
         ``"animal,person:0.5"``. By default animals, with the confidence that the file recommends, or 0.2.
     unlabelled : whether to keep images of annotation files that have no label although others have one, or several

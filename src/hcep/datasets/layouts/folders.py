@@ -1,18 +1,14 @@
-"""Folders of images: one per class, perhaps within one per split; also ImageNette and Tiny-ImageNet."""
+"""Folders of images: one per class, perhaps within one per split; also Tiny-ImageNet."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from hcep._files import read_lines
 from hcep.datasets.image_dataset import SPLIT_NAMES, DatasetError, ImageDataset, canonical_split, choose_splits
 from hcep.datasets.layouts import listing
 from hcep.datasets.layouts.listing import LayoutOptions
-from hcep.datasets.layouts.table import read_columns
 from hcep.errors import quote, quoted
 
 LOOKS_FOR = "a folder with one subfolder of images per class, perhaps below train/, val/ and test/"
-NOISY = ("noisy_imagenette.csv", "noisy_imagewoof.csv")
-IMAGENETTE_LOOKS_FOR = f"train/<wnid>/, val/<wnid>/ and {' or '.join(NOISY)}"
 TINY_LOOKS_FOR = "wnids.txt, train/<wnid>/images/, val/images/ and val/val_annotations.txt"
 WNIDS, ANNOTATIONS = "wnids.txt", "val_annotations.txt"
 
@@ -49,37 +45,6 @@ def split_folders(source: Path) -> list[str]:
     # train first, then val and test, whatever their exact names
     order = list(dict.fromkeys(SPLIT_NAMES.values()))
     return sorted(splits, key=lambda name: (order.index(canonical_split(name)), name))
-
-
-def detect_imagenette(source: Path) -> bool:
-    """Whether ImageNette's table of noisy labels exists; without it the dataset is a plain image folder."""
-    return _noisy(source) is not None and (source / "train").is_dir()
-
-
-def read_imagenette(source: Path, options: LayoutOptions) -> ImageDataset:
-    """List the images, with labels from the folders or from a column of the table, such as ``noisy_labels_5``."""
-    dataset, column, table = read(source, options), options.label_column, _noisy(source)
-    if column in (listing.OWN_LABEL, None):
-        return dataset
-    if table is None:
-        raise DatasetError(f"label_column={quote(column)} needs {' or '.join(NOISY)} in {str(source)!r}")
-    columns = read_columns(table)
-    noisy = [name for name in columns if name.startswith("noisy_labels")]
-    if column not in noisy:
-        raise listing.column_error("label_column", str(column), noisy, table)
-    if "path" not in columns:
-        raise DatasetError(f"{str(table)!r} must have a column 'path', it has {quoted(columns)}")
-    labels = dict(zip(columns["path"], columns[str(column)], strict=True))
-    unlisted = [f for f in dataset.files if f not in labels]
-    if unlisted:
-        raise DatasetError(
-            f"{len(unlisted):,} of {len(dataset):,} images are not in {str(table)!r}: {quoted(unlisted)}"
-        )
-    return replace(dataset, labels=[labels[f] for f in dataset.files])
-
-
-def _noisy(source: Path) -> Path | None:
-    return next((source / name for name in NOISY if (source / name).is_file()), None)
 
 
 def detect_tiny(source: Path) -> bool:
