@@ -87,11 +87,3 @@ def test_five_thousand_names_are_not_compared_in_pairs():
 )  # fmt: skip
 def test_articles(expected):
     assert with_article(expected.removeprefix("a ").removeprefix("an ")) == expected
-
-
-def test_a_headline_starts_with_a_capital():
-    assert [with_article(name, capital=True) for name in ("bus", "sunglasses", "Iris")] == [
-        "A bus",
-        "Sunglasses",
-        "Iris",
-    ]

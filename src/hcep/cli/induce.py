@@ -20,7 +20,7 @@ from hcep.hierarchy.formats import find_format
 from hcep.taxonomy import WordNet, induction
 from hcep.taxonomy.induction.induced import Induced, read_names
 
-_CHAT = ("max_tokens", "timeout", "prices")
+_CHAT = ("max_tokens", "timeout")
 #: The parameters of each method.
 PARAMETERS = {
     "llm": ("root", "max_rounds", *_CHAT),
@@ -66,7 +66,7 @@ def induce(
     """Make a hierarchy for classes that have none; exit code 1 if some cannot be placed.
 
     llm: ask a language model; its key is read from OPENAI_API_KEY. Parameters: max_rounds, root, max_tokens,
-    timeout, prices.
+    timeout.
 
     geometry: cluster the classes' mean embeddings; groups are named by --vocabulary or by their members.
     Parameters: linkage (ward or average), gap, max_branching, root.
@@ -88,7 +88,6 @@ def induce(
         if llm is None:
             raise HCEPError("hcep induce llm needs the name of a language model: pass --llm")
         talk = {name: parameters.pop(name) for name in _CHAT if name in parameters}
-        talk |= {"prices": str(talk["prices"]).split(",")} if "prices" in talk else {}
         chat = opt.chat_model(llm, base_url, cache=cache, offline=offline, **talk)
         induced = _by_llm(Path(source[0]), chat, parameters, as_json)
         if record is not None:

@@ -33,17 +33,13 @@ def singular(word: str) -> str:
     return word[:-2] if word.endswith(("sses", "shes", "ches", "xes", "zes", "oes")) else word[:-1]
 
 
-def with_article(name: str, *, capital: bool = False) -> str:
+def with_article(name: str) -> str:
     """A name with "a" or "an"; without if it is a plural, uncountable, Latin, a single proper noun or has digits.
 
     >>> [with_article(name) for name in ("palace", "Arctic fox", "hourglass", "unicycle", "sunglasses", "Rosa canina")]
     ['a palace', 'an Arctic fox', 'an hourglass', 'a unicycle', 'sunglasses', 'Rosa canina']
-    >>> with_article("espresso maker", capital=True), with_article("sunglasses", capital=True)
-    ('An espresso maker', 'Sunglasses')
     """
-    article = "" if _stands_alone(name) else "an " if _VOWEL.match(name) else "a "
-    text = article + name
-    return text[:1].upper() + text[1:] if capital else text
+    return ("" if _stands_alone(name) else "an " if _VOWEL.match(name) else "a ") + name
 
 
 #: Starts of names that are spoken with a vowel.

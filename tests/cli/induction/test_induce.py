@@ -47,12 +47,12 @@ def server(monkeypatch):
 # -- by a language model ---------------------------------------------------------------------------------------------
 
 
-def test_llm_writes_a_tree_and_prints_its_cost(classes, output, server):
+def test_llm_writes_a_tree_and_prints_its_tokens(classes, output, server):
     server.tell(without("deer"), ok(GOOD, prompt_tokens=500_000, completion_tokens=100_000))
-    result = run("llm", classes, "-o", output, "--llm", "m", "--base-url", server.url, "-P", "prices=2,10")
+    result = run("llm", classes, "-o", output, "--llm", "m", "--base-url", server.url)
     assert set(read_hierarchy(output).edges) == TREE
     assert "└── animal" in result.stdout
-    assert "2 calls, 500,011 prompt + 100,007 completion tokens, cost 2.0001" in result.stdout
+    assert "2 calls, 500,011 prompt + 100,007 completion tokens" in result.stdout
     assert "round 1: 9 of 10 classes placed; missing" in result.stderr
     assert "round 2: 10 of 10 classes placed; no fault" in result.stderr
 
@@ -146,11 +146,6 @@ def test_invalid_files_of_classes_are_rejected(name, content, match, tmp_path, o
 def test_an_address_without_http(classes, output):
     with pytest.raises(HCEPError, match=r"'127\.0\.0\.1:8761/v1' is not a web address; expected http://.*--base-url"):
         invoke("llm", classes, "-o", output, "--llm", "m", "--base-url", "127.0.0.1:8761/v1")
-
-
-def test_invalid_prices_are_rejected(classes, output):
-    with pytest.raises(HCEPError, match="prices must be two numbers"):
-        invoke("llm", classes, "-o", output, "--llm", "m", "-P", "prices=1")
 
 
 # -- from embeddings -------------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ class Induced:
     missing : the classes that were not placed; they are children of the root
     problems : what was wrong and could not be corrected by asking again
     rounds : number of answers from the language model
-    usage : calls, tokens and cost of this run
+    usage : calls and tokens of this run
     transcript : every question with its answer and its problems
     """
 

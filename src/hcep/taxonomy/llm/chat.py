@@ -18,7 +18,6 @@ from hcep.errors import HCEPError, quote
 from hcep.taxonomy.llm.endpoint import (
     ChatAnswer,
     LLMError,
-    Prices,
     TransientError,
     UnsupportedParameterError,
     Usage,
@@ -54,11 +53,10 @@ class ChatModel:
     backoff : first wait in seconds if the server names none; it doubles up to 8 s
     cache : folder that keeps every answer as JSON, by the hash of model, messages and parameters
     offline : answer only from `cache`
-    prices : (float, float), optional; the prices of a million prompt tokens and of a million completion tokens
 
     Attributes
     ----------
-    usage : calls, tokens and cost so far
+    usage : calls and tokens so far
 
     A chat model can be used from several threads.
 
@@ -85,7 +83,6 @@ class ChatModel:
         backoff: float = 0.5,
         cache: str | Path | None = None,
         offline: bool = False,
-        prices: Prices | None = None,
     ) -> None:
         if not isinstance(model, str) or not model.strip():
             raise HCEPError(f"model must be the name of a model on the server, got {quote(model)}")
@@ -107,8 +104,7 @@ class ChatModel:
         self.cache = None if cache is None else Path(cache)
         if self.cache is not None and self.cache.exists() and not self.cache.is_dir():
             raise HCEPError(f"cache must be a folder; {str(cache)!r} is a file")
-        self.prices = _prices(prices)
-        self.usage = Usage(cost=None if self.prices is None else 0.0)
+        self.usage = Usage()
         self._api_key = api_key
         self._parameters = {"temperature": temperature, "max_tokens": max_tokens}
         self._renamed: dict[str, str | None] = {}  # parameters that this model has under another name, or not at all
@@ -139,7 +135,7 @@ class ChatModel:
                 record = {"format": FORMAT, "request": request, "answer": fields}
                 write_text(place, json.dumps(record, indent=2, ensure_ascii=False))
         with self._lock:
-            self.usage = self.usage.with_answer(answer, self.prices)
+            self.usage = self.usage.with_answer(answer)
         return answer
 
     def _request(self, messages: Messages, seed: int | None) -> dict[str, Any]:
@@ -233,14 +229,3 @@ def _cached_answer(place: Path, request: dict[str, Any]) -> ChatAnswer | None:
     except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
         return None
     return replace(record.answer, cached=True) if record.format == FORMAT and record.request == request else None
-
-
-def _prices(prices: Any) -> Prices | None:
-    try:
-        prompt, completion = (0.0, 0.0) if prices is None else (float(price) for price in prices)
-    except (TypeError, ValueError):
-        prompt = completion = -1.0
-    if not (0 <= prompt < float("inf") and 0 <= completion < float("inf")):
-        message = "prices must be two numbers of at least 0, for a million prompt and a million completion tokens"
-        raise HCEPError(f"{message}; got {quote(prices)}")
-    return None if prices is None else (prompt, completion)

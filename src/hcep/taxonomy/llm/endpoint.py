@@ -17,7 +17,6 @@ MAX_BODY = 16_000_000
 OPENAI = "https://api.openai.com/v1"
 #: Shorter "keys" are placeholders, which may also be words of an answer.
 _SECRET = 8
-Prices = tuple[float, float]
 
 
 class LLMError(HCEPError):
@@ -55,12 +54,10 @@ class ChatAnswer:
 
 @dataclass(frozen=True)
 class Usage:
-    """The calls, tokens and cost of a chat model; answers from disk count as calls and cost nothing.
+    """The calls and tokens of a chat model; answers from disk count as calls, and `retries` are repeated requests.
 
-    `retries` counts repeated requests; `cost` is in the currency of the prices, None without prices.
-
-    >>> str(Usage(calls=3, cached_calls=1, prompt_tokens=1200, completion_tokens=300, cost=0.0021))
-    '3 calls (1 from disk), 1,200 prompt + 300 completion tokens, cost 0.0021'
+    >>> str(Usage(calls=3, cached_calls=1, prompt_tokens=1200, completion_tokens=300))
+    '3 calls (1 from disk), 1,200 prompt + 300 completion tokens'
     """
 
     calls: int = 0
@@ -68,30 +65,25 @@ class Usage:
     retries: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    cost: float | None = None
 
-    def with_answer(self, answer: ChatAnswer, prices: Prices | None) -> Self:
+    def with_answer(self, answer: ChatAnswer) -> Self:
         """The usage after one more answer."""
         calls = self.calls + 1
         if answer.cached:
             return replace(self, calls=calls, cached_calls=self.cached_calls + 1)
-        n_in, n_out = answer.prompt_tokens, answer.completion_tokens
-        price_in, price_out = prices or (0.0, 0.0)
-        cost = None if self.cost is None else self.cost + (price_in * n_in + price_out * n_out) / 1e6
-        n_in, n_out = self.prompt_tokens + n_in, self.completion_tokens + n_out
-        return replace(self, calls=calls, prompt_tokens=n_in, completion_tokens=n_out, cost=cost)
+        n_in, n_out = self.prompt_tokens + answer.prompt_tokens, self.completion_tokens + answer.completion_tokens
+        return replace(self, calls=calls, prompt_tokens=n_in, completion_tokens=n_out)
 
     def __sub__(self, before: Self) -> Self:
         """The usage since an earlier state."""
         then = asdict(before)
-        since: Any = {k: None if None in (now, then[k]) else now - then[k] for k, now in asdict(self).items()}
-        return replace(self, **since)
+        return replace(self, **{name: now - then[name] for name, now in asdict(self).items()})
 
     def __str__(self) -> str:
         calls = f"{self.calls:,} call{'' if self.calls == 1 else 's'}"
         disk = f" ({self.cached_calls:,} from disk)" if self.cached_calls else ""
         tokens = f"{self.prompt_tokens:,} prompt + {self.completion_tokens:,} completion tokens"
-        return f"{calls}{disk}, {tokens}" + ("" if self.cost is None else f", cost {self.cost:.4f}")
+        return f"{calls}{disk}, {tokens}"
 
 
 class UnsupportedParameterError(LLMError):
