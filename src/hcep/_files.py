@@ -42,7 +42,7 @@ def refuse_existing(path: str | os.PathLike[str] | None, overwrite: bool = False
     if Path(path).is_dir():
         raise HCEPError(f"{option}: {str(path)!r} is a folder; give the name of a file")
     if not overwrite and os.path.lexists(path):
-        raise HCEPError(f"{option}: {str(path)!r} exists already; pass --overwrite to replace it, or give another name")
+        raise HCEPError(f"{option}: {str(path)!r} already exists; pass --overwrite to replace it, or give another name")
 
 
 def not_writable(error: BaseException | None) -> int:

@@ -44,7 +44,7 @@ def test_what_is_impossible_in_all_photos_stays_so_and_what_is_unassigned_too() 
 
 
 def test_groups_must_be_one_per_photo() -> None:
-    with pytest.raises(HCEPError, match="one per row of probabilities, got 1 for shape"):
+    with pytest.raises(HCEPError, match="one entry per row of probabilities; got 1 for shape"):
         combine_photos([[0.5, 0.5], [0.5, 0.5]], ["a"])
 
 
@@ -104,9 +104,9 @@ def test_groups_are_promised_something_only_by_groups(model: HCEPClassifier, dat
 
 def test_groups_that_cannot_be_used_are_refused(model: HCEPClassifier, data) -> None:
     X, y, _ = data
-    with pytest.raises(HCEPError, match="groups must be one per image, 240; got 1"):
+    with pytest.raises(HCEPError, match="groups must have one entry for each of 240 images; got 1"):
         model.calibrate(X, y, groups=["a"])
     with pytest.raises(HCEPError, match="the photos of 'all' have different labels"):
         model.calibrate(X, y, groups=["all"] * 240)
-    with pytest.raises(HCEPError, match="groups must be one per image, 3; got 1"):
+    with pytest.raises(HCEPError, match="groups must have one entry for each of 3 images; got 1"):
         explain_images(X[:3], model, groups=["a"])

@@ -230,7 +230,7 @@ def test_invalid_changes_are_rejected_and_leave_the_model_unchanged(pets: Hierar
     before = model.dictionary_
     X = draw(2, 0)
     for match, change in (
-        ("'cat' is a class of the model already", lambda: model.add_class("cat", "animal", X)),
+        ("'cat' is already a class of the model", lambda: model.add_class("cat", "animal", X)),
         ("'animl'.*animal", lambda: model.add_class("emu", "animl", X)),
         ("'emu' is not a class of the model", lambda: model.remove_class("emu")),
         (

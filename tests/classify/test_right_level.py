@@ -200,7 +200,7 @@ def test_a_higher_level_never_gives_a_more_specific_answer(seed: int) -> None:
 
 
 def test_calibration_refuses_labels_that_are_not_classes() -> None:
-    with pytest.raises(HCEPError, match="labels must be one per row of probabilities, 1; got 2"):
+    with pytest.raises(HCEPError, match="labels must have one entry for each of 1 rows of probabilities; got 2"):
         calibrate_levels([[1.0, 0.0, 0.0, 0.0]], ["cat", "dog"], TREE, classes=CLASSES)
     with pytest.raises(HCEPError, match="labels must be among the classes; 'pet' is not one of them"):
         calibrate_levels([[1.0, 0.0, 0.0, 0.0]], ["pet"], TREE, classes=CLASSES)

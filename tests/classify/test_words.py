@@ -137,7 +137,7 @@ def test_the_prior_of_a_coefficient_is_split_by_the_parts_of_its_atom(model):
 def test_an_explanation_without_images_is_all_by_name():
     (answer,) = explain_images(NEW[:1], HCEPClassifier(TREE).fit(X[:0], [], texts=TEXTS))
     assert [step.by_look for step in answer.path] == pytest.approx([0.0] * len(answer.path), abs=1e-9)
-    assert answer.views() == "100 % by its name, 0 % by its look"
+    assert answer.views() == "100 % by its name, 0 % by its appearance"
 
 
 def test_an_explanation_without_texts_says_nothing_about_them():

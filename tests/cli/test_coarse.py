@@ -67,7 +67,7 @@ def test_say_coarse_never_overwrites_and_leaves_nothing_half_written(data, tree,
     out = tmp_path / "classes.csv"
     out.write_text("mine")
     words = ("fit", data[0], "--hierarchy", tree, "-o", tmp_path / "model", "--say-coarse")
-    fails("--say-coarse: .*classes.csv' exists already; pass --overwrite", *words, out)
+    fails("--say-coarse: .*classes.csv' already exists; pass --overwrite", *words, out)
     fails("--say-coarse: expected a name ending in .csv", *words, tmp_path / "classes.txt")
     fails("--say-coarse: .* is an input of this command", *words, out, "--labels", out, "--overwrite")
     assert out.read_text() == "mine"

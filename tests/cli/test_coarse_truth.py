@@ -78,7 +78,7 @@ def test_a_photo_that_carries_a_genus_is_scored_by_what_its_label_says(model, ph
     assert (facts["n_images"], facts["n_coarse"], facts["n_unlabelled"]) == (21 + 11, 11, 1)
     assert facts["accuracy"] == facts["top_1"] == 1.0
     assert facts["support_precision"] == facts["support_recall"] == facts["support_f1"] == 1.0
-    assert "11 of 32 truths are above the classes" in notes
+    assert "11 of 32 labels are above the classes" in notes
     assert "use the other 21" in notes
 
 
@@ -94,7 +94,7 @@ def test_a_wrong_species_of_the_right_genus_is_a_mistake_only_for_an_exact_truth
 
 def test_the_table_says_how_many_truths_are_coarse(model, photos, tmp_path):
     text, _ = run("evaluate", model, *photos, "--by-class")
-    assert "truths above the classes" in text
+    assert "labels above the classes" in text
     assert "unlabelled images" in text
     run("evaluate", model, *photos, "--compare", "nn", "-o", tmp_path / "table.md")
     table = (tmp_path / "table.md").read_text(encoding="utf-8")

@@ -122,8 +122,8 @@ def test_help_lists_every_command_in_a_group():
         ("predict model x --encoder e --ray auto -o p", "--encoder is not supported with --ray"),
         ("explain photo.jpg --sure 90", "--sure: expected a number between 0 and 1, such as 0.9 for 90 %, got 90"),
         ("evaluate model x --compare nn --ray auto", "--compare is not supported with --ray"),
-        ("data cifar10 -e x", "--encoder and --output go together"),
-        ("correct photo.jpg", "give what is right or wrong"),
+        ("data cifar10 -e x", "--encoder and --output must be given together"),
+        ("correct photo.jpg", "say what is right or wrong"),
         (
             "predict model x.npz -o p.txt",
             "expected a name ending in .parquet, .csv or .json, or a folder .* got 'p.txt'",

@@ -36,7 +36,9 @@ def explained(model, photo, *options):  # noqa: F811
 
 def test_why_not_is_printed_in_words_and_json(model, cat):  # noqa: F811
     text = explained(model, cat, "--why-not", "bus")
-    assert "Why cat and not bus? Their paths part at the first step: animal here, vehicle there." in text
+    assert (
+        "Why cat and not bus? Their paths diverge at the first step: one goes to animal, the other to vehicle." in text
+    )
     assert re.search(r"for cat: animal [+]\d+\.\d %, cat [+-]\d+\.\d %", text)
     assert re.search(r"the two would tie if the embedding changed by \d+\.\d %", text)
     record = json.loads(explained(model, cat, "--why-not", "bus", "--why-not", "cat", "--json"))[0]
@@ -104,7 +106,7 @@ def test_corrections_are_recorded_applied_and_undone(model, cat, photos, tmp_pat
     assert run(*correct, "--undo")[0].endswith("1 correction undone\n")
     assert explained(model, cat, "--corrections", file).startswith("a cat, ")
     fails("has no correction in", *correct, "--undo")
-    fails("give what is right or wrong", *correct)
+    fails("say what is right or wrong", *correct)
     fails("'cow' is not a concept", *correct, "--class", "cow")
     run(*correct, "--class", "vehicle")  # which one, nobody could tell
     assert explained(model, cat, "--corrections", file).startswith("a vehicle (vehicle)\n  corrected by ")
@@ -142,7 +144,7 @@ def test_fit_learns_from_corrected_classes(photos, tree, cat, model, tmp_path): 
     run("correct", model, wrong, "--class", "dog", "--corrections", file)
     run("correct", model, photos / "train" / "cat" / "4.png", "--forbid", "dog", "--corrections", file)
     words = ("--encoder", ENCODER, "--hierarchy", tree, "--corrections", file)
-    assert "1 of 24 images have another class" in run("fit", photos, *words, "-o", tmp_path / "m")[1]
+    assert "1 of 24 images get another class" in run("fit", photos, *words, "-o", tmp_path / "m")[1]
     from hcep.models import read_model
 
     counts = read_model(tmp_path / "m").training.images_per_class
@@ -225,7 +227,7 @@ def test_the_curve_of_interventions_is_printed(model, photos):  # noqa: F811
     rows = json.loads(run(*words, "--json")[0])["interventions"]
     assert [row["n_levels"] for row in rows] == [0, 1, 2]
     assert rows[-1]["accuracy"] == 1.0
-    assert "with the first levels of every path corrected by the truth" in run(*words)[0]
+    assert "after correcting the first levels of every path" in run(*words)[0]
 
 
 def learned(model, file, *words):  # noqa: F811
@@ -310,8 +312,8 @@ def test_fit_says_why_corrections_change_nothing(model, photos, tree, tmp_path):
     run("correct", model, photos / "val" / "cat" / "0.png", "--class", "dog", "--corrections", file)
     words = ("--encoder", ENCODER, "--hierarchy", tree, "--corrections", file)
     notes = " ".join(run("fit", photos / "train", *words, "-o", tmp_path / "m")[1].split())
-    assert "0 of 24 images have another class" in notes
-    assert "of its 2 corrections 1 are of other photos, which `hcep model learn` teaches" in notes
+    assert "0 of 24 images get another class" in notes
+    assert "of its 2 corrections 1 are about other photos; `hcep model learn` uses them" in notes
     assert "1 confirm the label" in notes
 
 

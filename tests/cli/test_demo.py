@@ -60,7 +60,7 @@ def test_demo_answers_for_nine_photos_at_the_right_level(shown):
     assert answers[0].startswith("an espresso, 9")
     assert answers[1].startswith("a bird of prey, 9")
     assert answers[2].startswith("a domestic cat, >99 %")
-    assert "Their paths part below domestic cat" in blocks[2]
+    assert "Their paths diverge below domestic cat" in blocks[2]
     assert all(f"of the evidence: {name}" in blocks[3] for name in ("espresso", "Egyptian cat"))
     assert answers[4].startswith("unlike anything in training")
     assert answers[5].startswith("perhaps a drilling platform")

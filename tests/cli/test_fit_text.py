@@ -39,7 +39,7 @@ def test_a_model_from_names_and_from_names_and_images(clip, tree, tmp_path):  # 
     facts = json.loads(run(*given, str(tmp_path / "scaled"), "--unlabelled", str(tmp_path / "all.npy"), "--json"))
     assert facts["words"] == 1
     both = (str(tmp_path / "few.npz"), "--unlabelled", str(tmp_path / "all.npy"))
-    fails("--unlabelled has no effect beside DATA", *given, str(tmp_path / "both"), *both)
+    fails("--unlabelled has no effect if DATA is given", *given, str(tmp_path / "both"), *both)
 
 
 def test_missing_inputs_are_rejected(tmp_path):

@@ -52,7 +52,7 @@ def test_names_are_matched_as_labels_are(clip, files):
     names = np.array([tree.name(wnid).upper().replace(" ", "_") for wnid in wnids])
     write_embeddings(files / "names.parquet", Embeddings(text, labels=names))
     given = ("fit", files / "images.parquet", "--vocabulary", files / "names.parquet", "-H", "imagenet", "-o")
-    fails("'CARDIGAN' may be any of 'n02963159', 'n02113186': use the id of one", *given, files / "two cardigans")
+    fails("'CARDIGAN' is ambiguous: it may be 'n02963159', 'n02113186'. Use an id", *given, files / "two cardigans")
     names[names == "CARDIGAN"] = wnids[names == "CARDIGAN"]
     write_embeddings(files / "names.parquet", Embeddings(text, labels=names))
     for texts in ("texts", "names"):
@@ -105,13 +105,13 @@ def test_texts_that_do_not_fit_are_refused(clip, files, change, message):
     [
         (
             ["images.npz", "--vocabulary", "images.npz"],
-            "'images.npz' is DATA, whose vectors are of images; name the array",
+            "'images.npz' is also DATA, whose vectors are those of images; name the array",
         ),
         (
             ["images.npz", "--vocabulary", "words.txt"],
             "'words.txt' has no vectors; give embedded texts, or --from-text",
         ),
-        (["--vocabulary", "t.npz", "--from-text", "-e", "x", "-H", "y"], "leave one of them out"),
+        (["--vocabulary", "t.npz", "--from-text", "-e", "x", "-H", "y"], "use only one of them"),
         (["images.npz", "--vocabulary", "t.npz", "--template", "a {}"], "--template has no effect without --from-text"),
         (["--vocabulary", "t.npz", "--images", "photos"], "--images has no effect without DATA"),
         (["images.npz", "--vocabulary", "t.npz", "--ray", "local"], "--vocabulary is not supported with --ray"),
@@ -145,4 +145,9 @@ def test_a_model_without_texts_takes_none_for_a_new_class(clip, files):
     write_embeddings(files / "known.npz", Embeddings(X[y != wnids[0]], labels=y[y != wnids[0]]))
     run("fit", files / "known.npz", "-H", "imagenet", "-o", files / "model")
     given = ("model", "add", files / "model", files / "images.parquet", "--class", wnids[0])
-    fails("--vocabulary: the model has no texts; leave it out", *given, "--vocabulary", files / "texts.parquet")
+    fails(
+        "--vocabulary: the model was fitted without texts; leave it out",
+        *given,
+        "--vocabulary",
+        files / "texts.parquet",
+    )

@@ -148,7 +148,7 @@ def test_a_language_model_summarises_the_phrases(model, embedded, tmp_path):
         again = json.loads(run(*words, "--json"))
     assert result.exit_code == 0
     assert "bear → polar bear  all white all over" in result.stdout
-    assert "bear → grizzly: the answer has 2 words where 3 to 10 are asked for" in result.stderr
+    assert "bear → grizzly: the answer has 2 words, but 3 to 10 were asked for" in result.stderr
     assert n_asked == len(chat.requests) == 8  # three rounds for one atom, one for five; the second run asks nothing
     assert (again["usage"]["cached_calls"], again["usage"]["calls"], again["llm"]) == (8, 8, "tiny")
     assert [failure["child"] for failure in again["failures"]] == ["grizzly"]
@@ -201,7 +201,8 @@ def test_glosses_are_attached_if_the_encoder_is_unknown_and_images_still_count(i
     result = invoke("interpret", imagenette, tmp_path / "val.npz", "--glosses")
     assert result.exit_code == 0
     assert result.stderr.strip() == (
-        "note: glosses are attached to the atoms, not compared with them: the model does not record its encoder"
+        "note: the definitions are only shown with the steps and not compared with them: the model does not record its "
+        "encoder"
     )
     atoms = read_model(imagenette).atom_names
     assert all(atom.gloss and '"' not in atom.gloss and not atom.phrases for atom in atoms)
@@ -242,7 +243,7 @@ def test_images_added_to_phrases_are_shown(model, embedded, images):
 @pytest.mark.parametrize(
     ("words", "match"),
     [
-        ([], "there is nothing to describe the steps with: give --vocabulary"),
+        ([], "there are no words or images to describe the steps with: give --vocabulary"),
         (["--concept", "grizly"], "'grizly' is not a concept of this hierarchy. Near matches: 'grizzly'"),
         (["--offline"], "--base-url, --cache and --offline need the name of a language model: pass --llm"),
         (["--describe", "3"], "--describe: a language model writes these phrases; pass its name with --llm"),

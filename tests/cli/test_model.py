@@ -61,7 +61,7 @@ def test_what_is_promised_is_said_when_it_begins_and_wherever_it_holds(model: Pa
     output, _ = run("model", "calibrate", model, save(tmp_path / "val.npz", COLOURS, 1, 10))
     assert promised in output
     assert promised in run("predict", model, test, "-o", tmp_path / "after.csv")[1]
-    few = "40 held-out photos are too few for a promise of 0.99"
+    few = "40 held-out photos are too few to promise 0.99"
     assert few in run("predict", model, test, "--sure", "0.99", "-o", tmp_path / "higher.csv")[1]
     assert promised not in run("predict", model, test, "--decode", "class", "-o", tmp_path / "class.csv")[1]
 
@@ -148,7 +148,7 @@ def test_terminal_page_and_json_of_an_audit_say_the_same(photos: Path, fitted: P
     assert record["sentences"] == [record["warnings"][0]]
     assert record["warnings"][1].startswith("24 of 24 images are training images")
     assert page.index(record["warnings"][0]) == min(map(page.index, record["warnings"]))
-    assert record["sentences"][0].startswith("Nothing is concluded")
+    assert record["sentences"][0].startswith("This audit allows no conclusions")
     assert record["failed"] == []
     assert {check["passed"] for check in record["checks"]} == {None}
     assert "✓" not in result.stdout
@@ -205,7 +205,7 @@ def test_a_class_below_a_class_gives_a_note(model: Path, tmp_path: Path) -> None
     )
     _, notes = run("model", "add", model, vans, "--class", "lorry", "--under", "vehicle")
     assert "also a group" not in notes
-    fails("'van' is a class of the model already; .*`hcep model add`", "model", "add", model, vans, "--class", "van")
+    fails("'van' is already a class of the model; .*`hcep model add`", "model", "add", model, vans, "--class", "van")
     fails("--under needs the label of a new class", "model", "add", model, vans, "--under", "vehicle")
 
 
@@ -217,4 +217,11 @@ def test_edits_of_one_command_are_one_version(model: Path) -> None:
     assert load_model(model).hierarchy_.parents("cat") == ("animal",)
     assert load_model(model).hierarchy_.name("dog") == "dog"
     fails("nothing to do: give --move, --remove or --rename", "model", "edit", model)
-    fails("a concept of a model leaves all of its parents", "model", "edit", model, "--move", "cat:animal:vehicle")
+    fails(
+        "in a model, a concept is moved away from all of its parents",
+        "model",
+        "edit",
+        model,
+        "--move",
+        "cat:animal:vehicle",
+    )

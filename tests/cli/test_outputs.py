@@ -31,7 +31,7 @@ def test_existing_files_are_refused_unless_overwritten(tmp_path):
     refuse_existing(None, False, "--output")
     path.write_text("old")
     refuse_existing(path, True, "--output")
-    with pytest.raises(HCEPError, match=r"--output: '.*table.md' exists already; pass --overwrite to replace it"):
+    with pytest.raises(HCEPError, match=r"--output: '.*table.md' already exists; pass --overwrite to replace it"):
         refuse_existing(path, False, "--output")
     with pytest.raises(HCEPError, match=r"--output: '.*' is a folder; give the name of a file"):
         refuse_existing(tmp_path, True, "--output")

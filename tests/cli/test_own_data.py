@@ -331,7 +331,7 @@ def test_the_place_of_a_new_class_is_checked_before_photos_are_encoded(model: Pa
         "Instruments",
     )
     add[-2] = "cat"
-    fails("'cat' is a class of the model already; .*`hcep model add`", *add, "animal")
+    fails("'cat' is already a class of the model; .*`hcep model add`", *add, "animal")
 
 
 def test_a_models_own_photos_are_not_encoded_again(photos: Path, tmp_path: Path) -> None:
@@ -401,8 +401,8 @@ def test_a_level_with_one_class_each_gives_a_note(vectors: tuple[np.ndarray, lis
     (tmp_path / "groups.csv").write_text(table)
     options = ["--hierarchy", tmp_path / "groups.csv", "-O", "levels=Group,Kind,Class"]
     _, notes = run("fit", tmp_path / "x.npz", *options, "-o", tmp_path / "m")
-    assert "4 concepts have a single child and are shown together with it, not as a step" in notes
-    assert "not as a step: 'felines' in 'cat'" in notes
+    assert "4 concepts have a single child and are shown together with it, not as a separate step" in notes
+    assert "not as a separate step: 'felines' in 'cat'" in notes
 
 
 def test_the_speed_of_a_finished_bar_is_that_of_all_steps(capsys: pytest.CaptureFixture[str]) -> None:
@@ -417,7 +417,7 @@ def test_the_speed_of_a_finished_bar_is_that_of_all_steps(capsys: pytest.Capture
 
 def test_a_path_that_is_neither_a_model_nor_photos_is_rejected(photos: Path) -> None:
     photo = photos / "val" / "cat" / "0.png"
-    fails("no image at 'nomodel/', and no model", "explain", "nomodel/", photo)
+    fails("no image at 'nomodel/', which is not a model folder either", "explain", "nomodel/", photo)
 
 
 def test_commands_close_with_what_was_not_used(model: Path, photos: Path, tree: Path, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_answers_are_written_with_a_promise_and_never_overwritten(sample: Path, 
     fails("exists already", *words)
     text, notes = run(*words, "--labels", "label", "--sure", "0.999", "--overwrite")
     assert "promise" not in text
-    assert "500 labelled images are too few for a promise of 0.999" in notes
+    assert "500 labelled images are too few to promise 0.999" in notes
 
 
 def test_the_summary_is_json_on_request_and_errors_are_one_line(sample: Path, tmp_path: Path) -> None:

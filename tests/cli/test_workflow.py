@@ -144,7 +144,7 @@ def test_fit_errors_say_what_to_do(sample_file, tmp_path, pets):
 def test_arrays_without_labels_or_splits_are_refused_where_needed(model, tmp_path):
     np.save(tmp_path / "x.npy", load_sample().X_val[:5])
     fails("images have no labels", "evaluate", model, tmp_path / "x.npy")
-    match = "has no splits, so no image of it is in split 'val'; give data with that split, or name no split"
+    match = "has no splits, so none of its images is in split 'val'; give data with that split, or leave out the split"
     fails(match, "evaluate", model, tmp_path / "x.npy", "--split", "val")
     run("predict", model, tmp_path / "x.npy", "-o", tmp_path / "p.parquet")
     assert "label" not in pq.read_table(tmp_path / "p.parquet").column_names
@@ -175,7 +175,7 @@ def test_columns_the_wrong_way_round_are_noticed(sample_file, tmp_path):
     result = CliRunner().invoke(
         app, ["fit", str(sample_file), "-o", str(tmp_path / "m"), "--hierarchy", str(tmp_path / "swapped.csv")]
     )
-    assert "are the columns of the hierarchy parent, child?" in result.stderr.replace("\n", " ")
+    assert "are the columns of the hierarchy really parent and child?" in result.stderr.replace("\n", " ")
 
 
 def test_replacing_a_model_gives_a_note(sample_file, tmp_path):
@@ -187,7 +187,7 @@ def test_replacing_a_model_gives_a_note(sample_file, tmp_path):
     words.append("--overwrite")
     assert CliRunner().invoke(app, words).stderr == f"{note}\n"
     save_atom_names(AtomNames(()), tmp_path / "m")
-    assert CliRunner().invoke(app, words).stderr == f"{note}, and the descriptions of its concepts were dropped\n"
+    assert CliRunner().invoke(app, words).stderr == f"{note}, and the descriptions of its concepts were deleted\n"
     assert read_model(tmp_path / "m").atom_names is None
 
 
@@ -331,7 +331,7 @@ def test_reports_and_pictures_are_overwritten_only_on_request(photo_model, photo
     photo = sorted((photos / "val" / "n01440764").iterdir())[0]
     for option, name in (("--html", "report.html"), ("--where-png", "maps.png")):
         (tmp_path / name).write_text("mine")
-        fails(f"{option}: .* exists already; pass --overwrite", "explain", photo_model, photo, option, tmp_path / name)
+        fails(f"{option}: .* already exists; pass --overwrite", "explain", photo_model, photo, option, tmp_path / name)
         assert (tmp_path / name).read_text() == "mine"
         assert name in run("explain", photo_model, photo, option, tmp_path / name, "--overwrite").replace("\n", "")
         assert b"mine" not in (tmp_path / name).read_bytes()[:8]

@@ -45,7 +45,7 @@ def test_splits_beside_other_images_are_ambiguous(tmp_path):
     touch(tmp_path, "train/cat/a.jpg", "val/cat/b.jpg", "more/c.jpg")
     with pytest.raises(
         DatasetError,
-        match=r"'val' beside 'more', so that its folders are neither splits nor classes",
+        match=r"'val' beside 'more', so its folders cannot be read as splits or as classes",
     ):
         read_images(tmp_path)
 

@@ -109,7 +109,7 @@ def publish(server: Server, name: str, data: bytes, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_unknown_name(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"no dataset 'cifar-10' to fetch; there are .* Near matches: 'cifar10'"):
+    with pytest.raises(DatasetError, match=r"no dataset 'cifar-10'; the datasets are .* Near matches: 'cifar10'"):
         fetch("cifar-10", tmp_path)
 
 
@@ -122,7 +122,7 @@ def test_an_unreachable_server_is_reported(server: Server, tmp_path: Path) -> No
     address = server.address
     server.http.shutdown()
     server.http.server_close()
-    with pytest.raises(DatasetError, match=r"cannot fetch http.*; run it again to resume"):
+    with pytest.raises(DatasetError, match=r"cannot fetch http.*; run the command again to resume"):
         fetch("cifar10", tmp_path, mirror=address)
 
 
@@ -177,7 +177,7 @@ def test_an_interrupted_download_is_resumed(server: Server, tiny_cifar: bytes, t
 @pytest.mark.usefixtures("tiny_cifar")
 def test_an_answer_that_ends_early(server: Server, tmp_path: Path) -> None:
     server.cut = 1000
-    with pytest.raises(DatasetError, match="run it again to resume"):
+    with pytest.raises(DatasetError, match="run the command again to resume"):
         fetch("cifar10", tmp_path / "data", mirror=server.address)
     assert not (tmp_path / "data" / "cifar-10-batches-bin").exists()
     server.cut = None
@@ -347,7 +347,7 @@ def test_the_command_fetches_and_encodes(server: Server, tmp_path: Path, monkeyp
 
 
 def test_an_encoder_needs_a_store() -> None:
-    with pytest.raises(ValueError, match="--encoder and --output go together"):
+    with pytest.raises(ValueError, match="--encoder and --output must be given together"):
         CliRunner().invoke(app, ["data", "cifar10", "--encoder", "x"], catch_exceptions=False)
 
 

@@ -55,8 +55,8 @@ def test_classes_may_be_names_in_wordnet(wanted):
 
 def test_names_in_wordnet_that_are_not_clear_are_asked_about():
     with pytest.raises(
-        HCEPError, match=r"'crane' is the name of 2 synsets; give the id of one \(n02012849: .*n03126707"
+        HCEPError, match=r"'crane' is the name of 2 synsets; give one of the ids \(n02012849: .*n03126707"
     ):
         find_hierarchy("wordnet", ["crane", "tench"])
-    with pytest.raises(HCEPError, match="'tench' and 'Tench' are one synset of WordNet, n01440764"):
+    with pytest.raises(HCEPError, match="'tench' and 'Tench' are the same synset of WordNet, n01440764"):
         find_hierarchy("wordnet", ["tench", "Tench"])

@@ -215,9 +215,9 @@ def test_missing_source(pets):
 
 def test_unknown_layout_says_what_was_looked_for(tmp_path):
     write(tmp_path, "notes.txt", "no image")
-    with pytest.raises(DatasetError, match=r"no known layout in .*(?s:.*)cifar: .*data_batch_1(?s:.*)wnids.txt"):
+    with pytest.raises(DatasetError, match=r"no known layout; .*(?s:.*)cifar: .*data_batch_1(?s:.*)wnids.txt"):
         read_images(tmp_path)
-    with pytest.raises(DatasetError, match=r"no known layout in .*notes.txt"):
+    with pytest.raises(DatasetError, match=r"notes.txt.* no known layout"):
         read_images(tmp_path / "notes.txt")
 
 

@@ -132,7 +132,9 @@ def test_annotations_with_one_wordnet_id_per_line(root):
 def test_devkit_numbers_are_not_read_in_alphabetical_order(root, words, said):
     write(root, TRUTH, "2\n1\n2\n")
     write(root, "synset_words.txt", words)
-    with pytest.raises(DatasetError, match=f"devkit's class numbers, which follow no alphabetical order; put .*{said}"):
+    with pytest.raises(
+        DatasetError, match=f"devkit's class numbers, which are not in alphabetical order; put .*{said}"
+    ):
         read_images(root)
 
 

@@ -56,7 +56,9 @@ def test_classes_that_are_not_listed(root):
 
 def test_annotations_of_another_form(root):
     write(root, "val/val_annotations.txt", "val_0.JPEG n02124075\n")
-    with pytest.raises(DatasetError, match=r"must have lines of name, class and box between tabs, got 'val_0.JPEG"):
+    with pytest.raises(
+        DatasetError, match=r"must have lines of name, class and box separated by tabs, got 'val_0.JPEG"
+    ):
         read_images(root)
 
 

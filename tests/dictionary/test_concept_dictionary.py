@@ -269,7 +269,7 @@ def test_a_class_may_be_merged_into_its_own_leaf():
 def test_a_class_and_its_own_leaf_cannot_both_be_labels():
     h = Hierarchy.from_edges([("animal", "cat"), ("cat", "siamese")]).with_classes(["cat"])
     with pytest.raises(
-        DictionaryError, match=r"labels 'cat \(unspecified\)' are the leaves of classes that are also among"
+        DictionaryError, match=r"labels 'cat \(unspecified\)' are leaves of classes that also occur as labels"
     ):
         ConceptDictionary.from_images(h, np.eye(3), ["cat", "siamese", "cat (unspecified)"])
 

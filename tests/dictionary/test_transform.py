@@ -176,7 +176,7 @@ def test_shrinkage_out_of_range_is_rejected(flat, images, shrinkage):
 
 def test_images_without_covariance_are_rejected(flat):
     X, y = np.repeat(np.eye(3), 2, axis=0), np.repeat(["a", "b", "c"], 2)
-    with pytest.raises(DictionaryError, match="images of each class are all equal"):
+    with pytest.raises(DictionaryError, match="all images of a class are equal"):
         ConceptDictionary.from_images(flat, X, y, shrinkage=0.5)
 
 

@@ -90,7 +90,7 @@ def test_arrays_with_other_names(tmp_path):
     np.savez(path, mine=X, klasse=LABELS.astype(str))
     assert read_embeddings(path, vectors="mine", label="klasse").labels[1] == "dog"
     with pytest.raises(
-        StoreError, match=r"x.npz' has no vectors under a usual name, only 'mine', 'klasse'; name them with vectors="
+        StoreError, match=r"x.npz' has no vectors under a known name, only 'mine', 'klasse'; name them with vectors="
     ):
         read_embeddings(path)
     with pytest.raises(StoreError, match=r"x.npz' has no 'mein', only 'mine', 'klasse'\. Near matches: 'mine'"):
@@ -162,7 +162,9 @@ def test_invalid_columns_of_vectors_are_refused(tmp_path, column, message):
 @pytest.mark.parametrize("labels", [pa.array([0.5] * 6), pa.array([1, None] * 3), pa.array([["a"]] * 6)])
 def test_invalid_columns_of_labels_are_refused(tmp_path, labels):
     path = write_table(tmp_path / "x.parquet", embedding=pa.array(X.tolist()), label=labels)
-    with pytest.raises(StoreError, match=r"x.parquet': expected a column of text or whole numbers without gaps, not "):
+    with pytest.raises(
+        StoreError, match=r"x.parquet': expected a column of text or whole numbers without missing values, not "
+    ):
         read_embeddings(path)
 
 

@@ -170,7 +170,7 @@ def test_bad_content(tmp_path, name):
 
 
 def test_floating_point_pixels(tmp_path):
-    with pytest.raises(ImageProblem, match="floating-point pixels, whose range is not known"):
+    with pytest.raises(ImageProblem, match="floating-point pixels, whose range is unknown"):
         open_image(saved(tmp_path / "a.tif", Image.new("F", (4, 4), 0.5)))
 
 

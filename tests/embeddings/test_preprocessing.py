@@ -82,7 +82,7 @@ def test_a_preprocessing_can_be_a_preset_a_file_or_a_mapping(tmp_path):
 
 
 BAD = [
-    ({"sise": 3}, r"unknown key 'sise' in a preprocessing\. Near matches: 'size'"),
+    ({"sise": 3}, r"unknown key 'sise' in the preprocessing\. Near matches: 'size'"),
     ({"preset": "klip"}, r"no preset 'klip'; there are 'clip', .* Near matches: 'clip'"),
     ({"preset": ["clip"]}, "no preset"),
     ({"size": [1, 2, 3]}, r"size must be one int or 2 of them, got \[1, 2, 3\]"),

@@ -40,9 +40,9 @@ WIDE = "label,f0,f1\ncat,0.5,1.25\ndog,2,-3.5\ncat,4,5\n"
         ("", "cannot read"),
         (
             "path,label\na.jpg,cat\n",
-            r"no vectors under a usual name, only 'path', 'label'; it needs a column of lists",
+            r"no vectors under a known name, only 'path', 'label'; it needs a column of lists",
         ),
-        ("label,f0\ncat,0.5\n", "no vectors under a usual name, only 'label', 'f0'"),
+        ("label,f0\ncat,0.5\n", "no vectors under a known name, only 'label', 'f0'"),
         ("f0,f1\n0.5,\n1.5,2\n", r"column 'f1' has missing values, the first in row 1"),
         ("f0,f1\n0.5,nan\n1.5,2\n", r"column 'f1' has missing values"),
         ("f0,f1,f2\n0.5,1\n", "cannot read .*Expected 3 columns, got 2"),
@@ -50,7 +50,10 @@ WIDE = "label,f0,f1\ncat,0.5,1.25\ndog,2,-3.5\ncat,4,5\n"
             "a0,a1,b0,b1\n0.5,1.5,2.5,3.5\n",
             r"columns 'a0' … 'a1' and 'b0' … 'b1' both look like vectors; choose with --vectors",
         ),
-        ("f0,f1,y\n0.5,1,0.25\n", r"expected a column of text or whole numbers without gaps, not fractions \('y'\)"),
+        (
+            "f0,f1,y\n0.5,1,0.25\n",
+            r"expected a column of text or whole numbers without missing values, not fractions \('y'\)",
+        ),
     ],
 )
 def test_a_csv_that_is_refused(text: str, match: str, tmp_path: Path) -> None:
@@ -239,7 +242,7 @@ def test_tensors(form: str, labels: list[str] | None, old: bool, tmp_path: Path)
 def test_a_pickle_is_not_run(tmp_path: Path) -> None:
     trace = tmp_path / "was run"
     (tmp_path / "x.pt").write_bytes(f"cpathlib\nPath\n(V{trace}\ntRp0\n0cpathlib\nPath.touch\n(g0\ntR.".encode())
-    with pytest.raises(StoreError, match=r"cannot read '.*x.pt': .*refused as a file of torch"):
+    with pytest.raises(StoreError, match=r"cannot read '.*x.pt': .*refused as a torch file"):
         read_embeddings(tmp_path / "x.pt")
     assert not trace.exists()
 
@@ -250,7 +253,7 @@ def test_a_pickle_is_not_run(tmp_path: Path) -> None:
 )
 def test_files_of_torch_without_vectors(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x.pt").write_bytes(zipped(content))
-    with pytest.raises(StoreError, match=r"x.pt'(: vectors must be floats| has no vectors under a usual name)"):
+    with pytest.raises(StoreError, match=r"x.pt'(: vectors must be floats| has no vectors under a known name)"):
         read_embeddings(tmp_path / "x.pt")
 
 

@@ -66,8 +66,8 @@ HOSTILE = {
     "code as the builder": (legacy(state(w=tensor(build="builtins\neval"))), "builtins.eval, which is not allowed"),
     "a builder of modules": (legacy(state(w=tensor(build="torch.nn\nLinear"))), "torch.nn.Linear, which is not"),
     "code in an archive": (zipped(RUN), "os.system, which is not allowed"),
-    "another magic": (legacy(magic=pickle.dumps(7, 2)), "does not start as such a file does"),
-    "another protocol": (legacy(protocol=pickle.dumps(7, 2)), "does not start as such a file does"),
+    "another magic": (legacy(magic=pickle.dumps(7, 2)), "does not start like a file of torch"),
+    "another protocol": (legacy(protocol=pickle.dumps(7, 2)), "does not start like a file of torch"),
     "big-endian": (legacy(system=pickle.dumps({"little_endian": False}, 2)), "little-endian"),
     "big-endian archive": (zipped(order=b"big"), "little-endian"),
     "no storage": (legacy(storages=[]), "truncated: 8 bytes are expected, 0 are left"),
@@ -84,8 +84,8 @@ HOSTILE = {
     "a tensor beyond its storage": (legacy(state(w=tensor(offset=1))), "reaches beyond its 6 items"),
     "a negative offset": (legacy(state(w=tensor(offset=-1))), "not counts"),
     "a negative stride": (legacy(state(w=tensor(strides=(-3, 1)))), "not counts"),
-    "strides of another length": (legacy(state(w=tensor(strides=(1,)))), "not described as torch describes"),
-    "seventeen axes": (legacy(state(w=tensor(shape=(1,) * 17, strides=(1,) * 17))), "not described as torch describes"),
+    "strides of another length": (legacy(state(w=tensor(strides=(1,)))), "not described in torch's way"),
+    "seventeen axes": (legacy(state(w=tensor(shape=(1,) * 17, strides=(1,) * 17))), "not described in torch's way"),
     "a negative length": (legacy(state(w=tensor(n_items=-6))), "length of -6"),
     "a view of a storage": (legacy(state(w=tensor(view=b"K\x01"))), "views of storages"),
     "no storage at all": (legacy(state(w=tensor(tag="module"))), "not the storage of a tensor"),
@@ -95,7 +95,10 @@ HOSTILE = {
     "a compressed archive": (zipped(compression=zipfile.ZIP_DEFLATED), "is compressed, which torch never does"),
     "an archive without a pickle": (zipped(name="archive/other"), "must contain exactly one data.pkl"),
     "an archive without a storage": (zipped(members={}), "There is no item named|is missing"),
-    "an archive with half a storage": (zipped(members={"archive/data/0": b"xx"}), "has 2 bytes, not those of 6 items"),
+    "an archive with half a storage": (
+        zipped(members={"archive/data/0": b"xx"}),
+        "has 2 bytes, not the size of 6 items",
+    ),
     "bytes": (legacy(b"\x80\x03C\x01a."), "holds a bytes|does not match"),
 }
 

@@ -190,9 +190,9 @@ def test_a_folder_named_after_a_class_is_the_truth(bears, tmp_path):
 
 def test_missing_maps_and_pictures_are_errors(bears):
     one = explain_images(np.array([LEAVES["car"]]), bears)[0]
-    with pytest.raises(HCEPError, match=r"photos get them with explain_images\(..., where=True\)"):
+    with pytest.raises(HCEPError, match=r"explain_images\(..., where=True\) makes them for photos"):
         one.where("car")
-    with pytest.raises(HCEPError, match="an embedding has no picture"):
+    with pytest.raises(HCEPError, match="an embedding has no picture to show"):
         one.photo()
     with pytest.raises(HCEPError, match="embeddings have no positions"):
         explain_images(np.array([LEAVES["car"]]), bears, where=True)

@@ -197,7 +197,7 @@ def test_a_contrast_with_an_inner_concept_uses_its_best_class():
     assert why.rival.total == max(one.contrast(c).rival.total for c in ("church", "gas pump", why.rival.label))
     lines = why.lines()
     assert lines[0].startswith(
-        f"Why tench and not {why.rival.name}? Their paths part at the first step: vertebrate here"
+        f"Why tench and not {why.rival.name}? Their paths diverge at the first step: one goes to vertebrate"
     )
     assert lines[1].startswith("for tench: vertebrate +")
     assert "the two would tie if the embedding changed by" in lines[-1]
@@ -245,7 +245,7 @@ def test_forced_and_forbidden_concepts_are_in_the_answer():
 
 def test_a_contrast_needs_the_model():
     lone = Answer(file="a.jpg", label="x", name="x", probability=0.9)
-    with pytest.raises(HCEPError, match="the model is not at hand"):
+    with pytest.raises(HCEPError, match="the model is not available"):
         lone.contrast("y")
 
 

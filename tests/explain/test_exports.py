@@ -110,7 +110,7 @@ def test_what_the_command_refuses(model: Path, photos: Path, tmp_path: Path) -> 
     fails("--output: fiftyone needs the name of a folder", "export", "fiftyone", model, photos, "-o", "a.json")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
-    fails("exists already; pass --overwrite", "export", "addaxai", model, "-o", tmp_path / "full")
+    fails("already exists; pass --overwrite", "export", "addaxai", model, "-o", tmp_path / "full")
 
 
 def test_the_command_says_how_to_open_what_it_wrote(model: Path, photos: Path, tmp_path: Path) -> None:  # noqa: F811

@@ -117,7 +117,7 @@ def test_a_list_may_spell_ids_and_names_differently(tmp_path: Path) -> None:
     assert read_possible(tmp_path / "list.txt", tree, notes.append).everywhere == ("panthera leo", "owl")
     assert notes == ["1 of 3 names in list.txt are not in the hierarchy: 'unicorn'"]
     (tmp_path / "list.txt").write_text("lion\ncrane\n")
-    with pytest.raises(HCEPError, match="'crane' is the name of 2 concepts; give the id of one: 'crane 1', 'crane 2'"):
+    with pytest.raises(HCEPError, match="'crane' is the name of 2 concepts; give one of the ids 'crane 1', 'crane 2'"):
         read_possible(tmp_path / "list.txt", tree, notes.append)
 
 
@@ -159,9 +159,9 @@ def test_lists_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     cases = {
         "none of the 2 names": "lynx\nwolf\n",
         "is empty": "\n",
-        "call the one with the concepts `class`": "a,b\ncat,dog\n",
+        "name the column of concepts `class`": "a,b\ncat,dog\n",
         "row 1 of .* has no concept": "class,image\n,a.jpg\n",
-        "nothing that is possible for images 'b.jpg'": "image,class\na.jpg,cat\nb.jpg,lynx\n",
+        "no possible concept for images 'b.jpg'": "image,class\na.jpg,cat\nb.jpg,lynx\n",
     }
     for match, text in cases.items():
         with pytest.raises(HCEPError, match=match):
@@ -187,21 +187,17 @@ def test_a_list_may_differ_by_image(fitted: HCEPClassifier, data, tmp_path: Path
 def test_the_command_says_that_nothing_is_promised(model_folder: Path, tmp_path: Path) -> None:  # noqa: F811
     test, allowed = save(tmp_path / "test.npz", COLOURS, 2), write(tmp_path / "l.csv", "class\nanimal\n")
     words = ("predict", model_folder, test, "--only", allowed, "-o", tmp_path / "o.csv")
-    assert "nothing is promised" not in run(*words)[1]
+    assert "no accuracy is promised" not in run(*words)[1]
     run("model", "calibrate", model_folder, save(tmp_path / "val.npz", COLOURS, 1, 30))
-    assert (
-        "nothing is promised: the photos that the model was calibrated with were answered without the list"
-        in " ".join(run(*words, "--overwrite")[1].split())
+    assert "no accuracy is promised: the photos used for calibration were answered without the list" in " ".join(
+        run(*words, "--overwrite")[1].split()
     )
     rows = list(csv.DictReader((tmp_path / "o.csv").read_text(encoding="utf-8").splitlines()))
     assert {row["class"] for row in rows} <= {"cat", "dog"}
     run("model", "calibrate", model_folder, tmp_path / "val.npz", "--only", allowed)
-    assert "nothing is promised" not in run(*words, "--overwrite")[1]
+    assert "no accuracy is promised" not in run(*words, "--overwrite")[1]
     other = " ".join(run(*words[:3], "-o", tmp_path / "o.csv", "--overwrite")[1].split())
-    assert (
-        "nothing is promised: the photos that the model was calibrated with were answered with the list of 'animal'"
-        in other
-    )
+    assert "no accuracy is promised: the photos used for calibration were answered with the list of 'animal'" in other
     by_image = write(tmp_path / "by_image.csv", "image,class\n0,cat\n")
     fails("one list for all images", "model", "calibrate", model_folder, tmp_path / "val.npz", "--only", by_image)
     fails("none of the 1 names", *words[:4], write(tmp_path / "x.csv", "lynx\n"), "-o", tmp_path / "p.csv")
@@ -243,10 +239,10 @@ def test_predictions_by_group_are_one_row_each_and_calibrated_by_group(model_fol
     assert all(row["path"].split(" → ")[-1] == row["class"] for row in rows)
     assert np.mean([row["class"] == row["label"] for row in rows]) > 0.9
     run("model", "calibrate", model_folder, val)
-    assert "nothing is promised about groups" in run(*words, "--overwrite")[1]
+    assert "no accuracy is promised for groups" in run(*words, "--overwrite")[1]
     said, _ = run("model", "calibrate", model_folder, val, "--group", held_out)
     assert "calibrated on 240 images" in said
-    assert "nothing is promised" not in run(*words, "--overwrite")[1]
+    assert "no accuracy is promised" not in run(*words, "--overwrite")[1]
     fails("--group burst: there is no table with this column", *words[:4], "burst", "-o", tmp_path / "p.csv")
     some = write(tmp_path / "some.csv", "id,burst\n0,a\n")
     fails("has no group for image '1'", *words[:4], some, "-o", tmp_path / "p.csv")

@@ -91,7 +91,7 @@ def test_a_report_counts_and_marks_what_is_right(answers):
     page = photo_report(answers, "Colours", "Four photos.", [ReportTable("Heads", "", [["head"], ["cell"]])])
     assert page.count("<article ") == len(answers) == 5
     assert [re.findall(r'data-ok="(.?)"', page).count(mark) for mark in ("1", "0", "")] == [3, 1, 1]
-    assert "<b>3 of 4</b> right, by the names of folders (75.0 %)" in page
+    assert "<b>3 of 4</b> right, judging by the folder names (75.0 %)" in page
     assert "<p>Four photos.</p>" in page
     assert "<th>head</th>" in page
     assert "<td>cell</td>" in page

@@ -71,7 +71,7 @@ def test_a_table_that_can_be_misread_is_refused_and_nothing_is_written(write) ->
 
 
 def test_rows_per_image_and_class_that_can_be_misread_are_refused(write) -> None:
-    refused("rows of image 'a.jpg' do not follow each other", write(LONG + "a.jpg,car,0.01\n"))
+    refused("rows of image 'a.jpg' are not consecutive", write(LONG + "a.jpg,car,0.01\n"))
     refused("image 'c.jpg': class 'cat' occurs twice", write(LONG + "c.jpg,cat,0.01\n"))
     refused("image 'c.jpg': column 'class' is empty", write(LONG + "c.jpg,,0.01\n"))
     refused("'lorry' is not a concept", write(LONG + "d.jpg,lorry,0.01\n"))
@@ -161,7 +161,7 @@ def test_few_labels_promise_nothing_and_say_so(write) -> None:
     few = write("image,label\na.jpg,cat\n", "few.csv")
     result = roll_up_table(file, file.with_name("o.csv"), TREE, labels=few, on_note=notes.append)
     assert result.promise is None
-    assert notes == ["1 labelled images are too few for a promise of 0.9"]
+    assert notes == ["1 labelled images are too few to promise 0.9"]
 
 
 def test_labels_that_cannot_be_used_are_refused(write) -> None:
@@ -249,7 +249,7 @@ def test_answers_at_a_rank_or_above_it_with_a_column_per_rank(write) -> None:
 
 
 def test_groups_that_can_be_mixed_up_are_refused(write) -> None:
-    refused("rows of group 'a' do not follow each other", write(GROUPS + "4,a,1,0,0,0\n"), group="burst")
+    refused("rows of group 'a' are not consecutive", write(GROUPS + "4,a,1,0,0,0\n"), group="burst")
     refused("column 'burst' has an empty cell", write(GROUPS + "4,,1,0,0,0\n"), group="burst")
     refused("has no column 'bursts'.*Near matches: 'burst'", write(GROUPS), group="bursts")
     split = write("image,class,score,burst\n1,cat,0.9,a\n1,dog,0.1,b\n")

@@ -409,7 +409,7 @@ def test_a_sidecar_that_cannot_be_read_is_not_replaced(tmp_path, content, match)
         write_answers(two, tmp_path, "xmp", Writing(tmp_path, "m", print))
     assert (tmp_path / "a.jpg.xmp").read_text(encoding="utf-8") == content
     assert not (tmp_path / "b.jpg.xmp").exists()
-    with pytest.raises(HCEPError, match="would lie outside"):
+    with pytest.raises(HCEPError, match="would be outside"):
         write_answers([two[0]._replace(region=Region("../b.jpg"))], tmp_path, "xmp", Writing(tmp_path, "m", print))
 
 

@@ -149,12 +149,14 @@ def test_names_that_are_not_pairs(names):
 
 
 def test_a_name_for_a_synset_that_no_edge_reaches():
-    with pytest.raises(HierarchyError, match=r"are in no edge: 'x', 'y'; add edges to them, or remove them"):
+    with pytest.raises(
+        HierarchyError, match=r"concepts that no edge mentions: 'x', 'y'; add edges for them, or remove them"
+    ):
         Hierarchy.from_edges([("r", "a")], names={"a": "cat", "x": "lost", "y": "lost too"})
 
 
 def test_a_root_that_is_in_no_edge():
-    with pytest.raises(HierarchyError, match=r"root 'entty' is in no edge. Near matches: 'entity'"):
+    with pytest.raises(HierarchyError, match=r"root 'entty' does not occur in any edge. Near matches: 'entity'"):
         Hierarchy.from_edges([("entity", "a")], root="entty")
 
 

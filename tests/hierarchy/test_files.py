@@ -97,7 +97,7 @@ def test_one_branch(tmp_path, diamond):
 def test_one_branch_by_name(tmp_path):
     (tmp_path / "h.csv").write_text("r,1,crane\nr,2,crane\n1,3,grus\n1,4\n")
     assert read_hierarchy(tmp_path / "h.csv", root="1").leaves == ("3", "4")
-    with pytest.raises(HierarchyError, match=r"root: 'crane' is the name of 2 concepts; give the id of one: '1', '2'"):
+    with pytest.raises(HierarchyError, match=r"root: 'crane' is the name of 2 concepts; give one of the ids '1', '2'"):
         read_hierarchy(tmp_path / "h.csv", root="crane")
 
 

@@ -54,5 +54,5 @@ def test_case_hyphens_and_the_form_of_accents_do_not_matter():
 def test_two_concepts_that_a_label_may_mean_are_listed():
     tree = Hierarchy.from_edges([("r", "ara ara"), ("r", "Ara-ara"), ("r", "b")])
     matched, _ = match_classes(tree, ["ARA_ARA", "b"])
-    with pytest.raises(HCEPError, match="'ARA_ARA' may be any of 'ara ara', 'Ara-ara': use the id of one"):
+    with pytest.raises(HCEPError, match=r"'ARA_ARA' is ambiguous: it may be 'ara ara', 'Ara-ara'. Use an id"):
         refuse_unknown(matched, ["ARA_ARA", "b"])

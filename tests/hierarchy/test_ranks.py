@@ -232,5 +232,5 @@ def test_unknown_ranks_are_refused(species):
         HierarchyError, match=r"'famly' is not a rank of this hierarchy, which has .*Near matches: 'Family'"
     ):
         species.at_rank("Lynx", "famly")
-    with pytest.raises(HierarchyError, match="rank 'family': the hierarchy has no ranks; the titles of level columns"):
+    with pytest.raises(HierarchyError, match="rank 'family': the hierarchy has no ranks, which come from the titles"):
         species.with_ranks({}).at_rank("Lynx", "family")

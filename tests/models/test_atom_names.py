@@ -63,7 +63,9 @@ def test_a_new_model_has_no_names_of_the_old_one(saved_named: Path, pets_model: 
 def test_a_file_of_another_kind_is_neither_overwritten_nor_removed(saved: Path, auto_model: HCEPClassifier) -> None:
     (saved / "atoms.json").write_text('{"H": 1.008}', encoding="utf-8")
     assert read_model(saved).atom_names is None
-    with pytest.raises(ModelError, match=r"cannot save to .*: its atoms.json is not a model's; move it away"):
+    with pytest.raises(
+        ModelError, match=r"cannot save to .*: its atoms.json does not belong to a model; move it elsewhere"
+    ):
         save_atom_names(PET_NAMES, saved)
     save_model(auto_model, saved)
     assert (saved / "atoms.json").read_text(encoding="utf-8") == '{"H": 1.008}'
@@ -139,7 +141,7 @@ def test_names_that_could_not_be_read_again_are_not_saved(saved: Path, atom: Ato
         (put("centered", 1), "centered must be true or false, got 1"),
         (put("llm", "a\nb"), "llm must be a text without control characters"),
         (lambda d: d["atoms"][0].update(child="cow"), "'thing → cow': the hierarchy has no such edge"),
-        (lambda d: d["atoms"].append(d["atoms"][0]), "an edge is named twice"),
+        (lambda d: d["atoms"].append(d["atoms"][0]), "an edge occurs twice"),
         (lambda d: d["atoms"][0].pop("gloss"), r"field 'atoms\[0\].gloss' is missing"),
         (
             lambda d: d["atoms"][0]["phrases"][0].update(score=1.5),

@@ -116,14 +116,16 @@ def test_a_file_is_not_a_folder(auto_model: HCEPClassifier, tmp_path: Path) -> N
 
 def test_a_project_keeps_its_readme(auto_model: HCEPClassifier, tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("mine", encoding="utf-8")
-    with pytest.raises(ModelError, match=r"it has 'README.md' but no model, and saving would overwrite that"):
+    with pytest.raises(ModelError, match=r"it has 'README.md' but no model, and saving would overwrite it"):
         save_model(auto_model, tmp_path)
     assert (tmp_path / "README.md").read_text(encoding="utf-8") == "mine"
 
 
 def test_a_document_of_another_program_is_kept(auto_model: HCEPClassifier, tmp_path: Path) -> None:
     (tmp_path / "model.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(ModelError, match=r"cannot save to .*: its model.json is not a model's; give a new folder"):
+    with pytest.raises(
+        ModelError, match=r"cannot save to .*: its model.json does not belong to a model; give a new folder"
+    ):
         save_model(auto_model, tmp_path)
 
 

@@ -146,7 +146,7 @@ def test_a_model_of_an_earlier_release_grows_where_it_says_how_many_images_it_ha
     old = deepcopy(pets_model)
     old.images_per_class_ = None
     untold = load_model(save_model(old, tmp_path / "untold"))
-    with pytest.raises(HCEPError, match="does not say how many images each class had"):
+    with pytest.raises(HCEPError, match="does not record how many images each class had"):
         untold.partial_fit(*images(PET_LABELS))
     told = load_model(save_model(old, tmp_path / "told", images_per_class=dict.fromkeys(PET_LABELS, 6)))
     assert told.partial_fit(*images(PET_LABELS)).images_per_class_.tolist() == [12] * 6

@@ -162,7 +162,9 @@ def test_a_damaged_folder_is_not_pushed(hub: Hub, saved: Path) -> None:
 
 
 def test_details_are_refused_for_a_folder(hub: Hub, saved: Path) -> None:
-    with pytest.raises(ModelError, match=r"'data', 'license': a folder contains its details; give them when you save"):
+    with pytest.raises(
+        ModelError, match=r"'data', 'license': a saved model already has its details; pass them when you save"
+    ):
         push_model(saved, "me/pets", endpoint=hub.url, data="pets", license="mit")
 
 
@@ -179,9 +181,11 @@ def test_an_unknown_revision_is_explained(hub: Hub, auto_model: HCEPClassifier, 
 
 def test_a_refusal_is_explained(hub: Hub, auto_model: HCEPClassifier, tmp_path: Path) -> None:
     hub.token = "right"
-    with pytest.raises(ModelError, match=r"cannot push to 'me/pets': the hub refuses; run `hf auth login` or pass"):
+    with pytest.raises(
+        ModelError, match=r"cannot push to 'me/pets': the hub refused the request; run `hf auth login` or pass"
+    ):
         push_model(auto_model, "me/pets", endpoint=hub.url, token="wrong")
-    with pytest.raises(ModelError, match=r"cannot download 'me/pets': the hub refuses"):
+    with pytest.raises(ModelError, match=r"cannot download 'me/pets': the hub refused"):
         pull(hub, tmp_path, token="wrong")
     push_model(auto_model, "me/pets", endpoint=hub.url, token="right")
 
@@ -226,5 +230,5 @@ def test_a_model_is_pushed_and_pulled_from_the_command_line(hub: Hub, saved: Pat
     assert "6 classes" in CliRunner().invoke(app, command, catch_exceptions=False).stdout
     assert {path.name for path in folder.iterdir()} == NAMES
     assert pack(load_model(folder)) == pack(load_model(saved))
-    with pytest.raises(HCEPError, match=r"--output: .* exists already; pass --overwrite"):
+    with pytest.raises(HCEPError, match=r"--output: .* already exists; pass --overwrite"):
         CliRunner().invoke(app, command, catch_exceptions=False)

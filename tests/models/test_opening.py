@@ -266,7 +266,7 @@ def test_an_array_file_through_the_command(tmp_path, pets):
     assert predicted == [classes[i] for i in (X @ coef.T + intercept).argmax(axis=1)]
     again = runner.invoke(app, [*map(str, arguments)])
     assert isinstance(again.exception, HCEPError)
-    assert "exists already; pass --overwrite" in str(again.exception)
+    assert "already exists; pass --overwrite" in str(again.exception)
 
 
 def test_a_timm_model(torchvision, tmp_path):

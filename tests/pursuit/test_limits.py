@@ -144,5 +144,5 @@ def test_concepts_are_found_by_id_name_merged_name_and_synonym():
         assert tree.find(name) == "n03417042"
     assert tree.find("dog") == tree.find("English springer")  # merged by collapse
     twice = Hierarchy.from_edges([("x", "a"), ("x", "b")], {"a": "crane", "b": "crane"})
-    with pytest.raises(HierarchyError, match="'crane' is the name of 2 concepts; give the id of one: 'a', 'b'"):
+    with pytest.raises(HierarchyError, match="'crane' is the name of 2 concepts; give one of the ids 'a', 'b'"):
         twice.find("crane")

@@ -187,7 +187,7 @@ def test_a_deadly_image_is_skipped_with_the_reason(nodes: Any, photos: Path, tmp
     reasons = {one.id: one.reason for one in report.skipped}
     assert reasons == {
         "a/04.png": "not an image, or not in a format that can be read",
-        "b/09.png": "the worker that opened it died",
+        "b/09.png": "the worker that opened it crashed",
     }
     store = EmbeddingStore(tmp_path / "store")
     store.verify()

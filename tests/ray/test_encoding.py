@@ -120,7 +120,7 @@ def test_an_image_that_kills_is_skipped_after_some_attempts(photos: Path, make, 
     plan = encode_here(photos, make, tmp_path / "store", n_shards=0)
     plan.staging.write("0.attempts", str(ATTEMPTS).encode())  # so often an actor died of it
     skipped = encode_here(photos, make, tmp_path / "store")
-    assert [(one.id, one.reason) for one in skipped] == [("a/2.png", "the worker that opened it died")]
+    assert [(one.id, one.reason) for one in skipped] == [("a/2.png", "the worker that opened it crashed")]
     assert len(EmbeddingStore(tmp_path / "store")) == 9
 
 

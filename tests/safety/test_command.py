@@ -93,7 +93,7 @@ def test_a_store_is_checked_and_repaired(run, store):
     shard.write_bytes(data)
     code, out, _ = run("info", store, "--check")
     assert code == 1
-    assert "damaged: shard-000000.parquet: its checksum is not the manifest's" in out
+    assert "damaged: shard-000000.parquet: its checksum differs from the one in the manifest" in out
     code, out, _ = run("info", store, "--repair")
     assert (code, "1 damaged file removed, 0 images left; run `hcep encode` again" in out) == (0, True)
     assert len(EmbeddingStore(store)) == 0

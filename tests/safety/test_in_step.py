@@ -71,6 +71,6 @@ def test_a_store_out_of_step_is_refused(photos, encoder, tmp_path):
     encode(photos, encoder, tmp_path / "s")
     refuse_out_of_step(EmbeddingStore(tmp_path / "s"), photos)
     os.rename(photos / "cat" / "b.png", photos / "dog" / "b.png")
-    match = r"out of step with .*: 1 new \('dog/b.png'\), 1 gone \('cat/b.png'\); run `hcep encode` again"
+    match = r"no longer matches .*: 1 new \('dog/b.png'\), 1 gone \('cat/b.png'\); run `hcep encode` again"
     with pytest.raises(HCEPError, match=match):
         refuse_out_of_step(EmbeddingStore(tmp_path / "s"), photos)

@@ -148,7 +148,7 @@ def test_what_needs_all_vectors_is_refused_above_half_of_the_memory(fitted, tmp_
     monkeypatch.setattr("hcep.models.fit_data.IN_MEMORY", 100)
     monkeypatch.setattr("hcep.models.fitting.SAMPLE", 50)
     places = ["store"] if command == "fit" else ["m", "store"]
-    with pytest.raises(HCEPError, match=r"vectors take [\d,]+ bytes, more than half .* leave that out, or choose"):
+    with pytest.raises(HCEPError, match=r"vectors take [\d,]+ bytes, more than half .* leave it out, or choose"):
         run(command, *places, *options)
 
 

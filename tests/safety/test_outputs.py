@@ -402,7 +402,7 @@ def test_a_name_of_other_bytes_in_a_report(inputs, oddly_named, tmp_path):
     report = tmp_path / "report.html"
     words = ["explain", inputs["model"], oddly_named, "--encoder", ENCODER, "--html", report]
     report.write_text(MINE)
-    with pytest.raises(HCEPError, match="exists already; pass --overwrite"):
+    with pytest.raises(HCEPError, match="already exists; pass --overwrite"):
         CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
     assert report.read_text() == MINE
     run(*words, "--overwrite")

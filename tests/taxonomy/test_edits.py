@@ -138,8 +138,8 @@ def test_the_leaf_of_an_inner_class_goes_along_and_stays_found(pets):
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (Move("animal", "cat"), "cannot move 'animal' to 'cat': this would close a cycle: 'cat' is below 'animal'"),
-        (Move("animal", "animal"), "close a cycle: 'animal' is the same concept"),
+        (Move("animal", "cat"), "cannot move 'animal' to 'cat': this would create a cycle: 'cat' is below 'animal'"),
+        (Move("animal", "animal"), "create a cycle: 'animal' is the same concept"),
         (Move("thing", "cat"), "'thing' is the root; move what is below it instead"),
         (Move("cat", "vehicle", "vehicle"), "'vehicle' is not a parent of 'cat'; its parents are 'animal'"),
         (Move("catt", "vehicle"), "'catt' is neither the id nor the name of a concept. Near matches: 'cat'"),
@@ -154,7 +154,7 @@ def test_the_leaf_of_an_inner_class_goes_along_and_stays_found(pets):
         (Rename("cat", " "), "the new name of 'cat' is blank"),
         (Cut("animal", "cat"), "'animal' is the only parent of 'cat'"),
         (Cut("vehicle", "cat"), "'vehicle' is not a parent of 'cat'"),
-        (Collapse("animal"), "'animal' has 3 children; only a concept with one collapses"),
+        (Collapse("animal"), "'animal' has 3 children; only a concept with a single child can be collapsed"),
     ],
 )
 def test_edits_that_are_refused(pets, edit, message):
@@ -164,7 +164,7 @@ def test_edits_that_are_refused(pets, edit, message):
 
 def test_an_ambiguous_name_lists_the_ids():
     hierarchy = Hierarchy.from_edges([("r", "n1"), ("r", "n2")], {"n1": "crane", "n2": "crane"})
-    with pytest.raises(HierarchyError, match="'crane' is the name of 2 concepts; give one id: 'n1', 'n2'"):
+    with pytest.raises(HierarchyError, match="'crane' is the name of 2 concepts; give one of the ids 'n1', 'n2'"):
         apply_edits(hierarchy, [Rename("crane", "bird")])
 
 
@@ -180,7 +180,7 @@ def test_the_leaf_of_an_inner_class_has_no_children(pets):
 
 def test_merging_over_a_synset_between_would_close_a_cycle():
     hierarchy = Hierarchy.from_edges([("r", "a"), ("a", "b"), ("b", "c"), ("c", "x"), ("c", "y")])
-    with pytest.raises(HierarchyError, match="close a cycle"):
+    with pytest.raises(HierarchyError, match="create a cycle"):
         apply_edits(hierarchy, [Merge("a", "c")])
 
 

@@ -259,7 +259,7 @@ def test_wrong_labels_are_found_although_the_model_was_fitted_to_them():
     row = found[0]
     words, tone = collection.label_words(row)
     name = sample.hierarchy.name(str(sample.y_train[rows[row]]))
-    assert f"The label says the same, but without this photo the model would say: {with_article(name)}, " in words
+    assert f"The label agrees, but without this photo the model would say: {with_article(name)}, " in words
     assert tone == "warn"
     least = [one for group in collection.queue("unsure") for one in group]
     assert collection.unseen[1][least[0]] == collection.unseen[1].min()

@@ -155,7 +155,7 @@ def test_a_concept_shows_where_its_coarse_labels_went(start_server, ten, tmp_pat
 def test_the_hierarchy_is_checked_with_photos(changed, page):
     page.goto(changed.url + "hierarchy")
     page.get_by_role("button", name="Check with photos").click()
-    page.get_by_text("look unlike the others").first.wait_for()
+    page.get_by_text("look different from the others").first.wait_for()
     assert page.get_by_role("heading", name="Possible problems").is_visible()
 
 

@@ -499,7 +499,7 @@ def test_a_tree_that_cannot_be_read_leaves_the_earlier_one(tmp_path):
     project.set_tree(TABLE)
     with pytest.raises(HCEPError, match="cycle"):
         project.set_tree("parent,child\na,b\nb,a\n")
-    with pytest.raises(HCEPError, match="the table has one column; it needs a column per level"):
+    with pytest.raises(HCEPError, match="the table has one column; it needs one column per level"):
         project.set_tree("just one word")
     with pytest.raises(HCEPError) as raised:
         project.set_tree("a,b\n1,2,3\n,\n")

@@ -180,7 +180,7 @@ def test_why_not(palace):
     page.fill("#find-why", "chur")
     page.wait_for_selector("[role=tabpanel] .chip:has-text('church')")
     page.press("#find-why", "Enter")
-    page.wait_for_selector("text=Their paths part below structure: dwelling here, building there.")
+    page.wait_for_selector("text=Their paths diverge below structure: one goes to dwelling, the other to building.")
     sides = page.locator(".sides > div")
     assert [side.split("\n")[0] for side in sides.all_inner_texts()] == ["For palace", "For church"]
     assert "place of worship" in sides.nth(1).inner_text()

@@ -101,7 +101,7 @@ def refuse_unknown(
         are = "is not a concept" if len(unknown) == 1 else "are not concepts"
         key = loose_key(str(unknown[0]))
         alike = [one for one in hierarchy if key in (loose_key(one), loose_key(hierarchy.name(one)))]
-        several = f" {quote(unknown[0])} may be any of {quoted(alike)}: use the id of one." if len(alike) > 1 else ""
+        several = f" {quote(unknown[0])} is ambiguous: it may be {quoted(alike)}. Use an id." if len(alike) > 1 else ""
         raise HierarchyError(
             f"{len(unknown):,} of {len(labels):,} {what} {are} of the hierarchy: {quoted(unknown)}."
             + (several or near_matches(unknown[0], {*hierarchy.ids, *map(hierarchy.name, hierarchy)}))
@@ -349,5 +349,7 @@ def checked_weights(sample_weight: ArrayLike | None, images: NDArray[Any]) -> ND
     """The weight of each image, (n_images,), 1 by default; raises ValueError unless all are numbers of at least 0."""
     weights = np.asarray(_check_sample_weight(sample_weight, images, dtype=np.float64))
     if (weights < 0.0).any() or not weights.any():
-        raise HCEPError(f"sample_weight must be numbers of at least 0, not all 0; got {weights.min():g} at the least")
+        raise HCEPError(
+            f"sample_weight must be numbers of at least 0, not all 0; got {weights.min():g} as the smallest"
+        )
     return weights

@@ -267,7 +267,9 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         if not self._by_path:
             raise HCEPError("texts needs head='path'; a linear head on the codes does not use them")
         if self.power not in ("auto", 1.0):
-            raise HCEPError(f"texts needs power=1 or 'auto', so that images compare with them; got {quote(self.power)}")
+            raise HCEPError(
+                f"texts needs power=1 or 'auto', so that images can be compared with them; got {quote(self.power)}"
+            )
         graph = None if self.hierarchy is None else as_hierarchy(self.hierarchy)
         n_dims = np.shape(X)[1] if np.ndim(X) == 2 else None
         if graph is not None:
@@ -579,7 +581,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         """
         own = self._exact_classes(y, len(np.asarray(X)))
         if groups is not None and len(groups) != len(own):
-            raise HCEPError(f"groups must be one per image, {len(own):,}; got {len(groups):,}")
+            raise HCEPError(f"groups must have one entry for each of {len(own):,} images; got {len(groups):,}")
         possible = tuple(sorted(map(self.hierarchy_.find, Request.of(only=only).only)))
         usable = own >= 0
         if possible:
@@ -799,7 +801,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         self._require_path_head()
         if str(name) in set(map(str, self.classes_.tolist())):
             how = "partial_fit(X, y), or `hcep model add`, adds images to it"
-            raise HCEPError(f"{quote(name)} is a class of the model already; {how}")
+            raise HCEPError(f"{quote(name)} is already a class of the model; {how}")
         if isinstance(name, str) != (self.classes_.dtype.kind in "UO"):
             raise HCEPError(f"name must be of the type of the other classes, {self.classes_.dtype}; got {quote(name)}")
         above = growing.unmerged(self.hierarchy_)
@@ -852,7 +854,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
                 f"{self.n_unlike_:,} of {self.n_grown_:,} images added since the fit are unlike the training images "
                 "of their class: fit again, so that the metric is chosen for these too"
             )
-        changed = f"{self.n_grown_:,} images were added or removed since the metric was chosen"
+        changed = f"{self.n_grown_:,} images have been added or removed since the metric was chosen"
         return f"{changed}, of {n_images:,} now: fit again" if self.n_grown_ > n_images / 2 else None
 
     def _require_path_head(self) -> None:
@@ -873,7 +875,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         check_is_fitted(self, "dictionary_")
         counts = self.images_per_class_
         if counts is None:
-            raise HCEPError("the model does not say how many images each class had; fit it again with this release")
+            raise HCEPError("the model does not record how many images each class had; fit it again with this release")
         weights = counts if self.class_weights_ is None else self.class_weights_
         index = [self.hierarchy_.index(leaf) for leaf in self._leaves.tolist()]
         pictures = self.dictionary_.synset_embeddings[index, : self.dictionary_.n_pictures]

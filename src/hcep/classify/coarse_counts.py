@@ -104,8 +104,8 @@ def coarse_lines(counts: CoarseCounts, hierarchy: Hierarchy | None = None, own: 
     if counts and not any(count.classes for count in counts.values()):
         n_images = sum(count.n_images for count in counts.values())
         return [
-            f"{n_images:,} images are labelled above the classes; they are not used, as held-out images were "
-            "classified no better with them"
+            f"{n_images:,} images are labelled above the classes; they are not used, because they "
+            "did not improve the accuracy on held-out images"
         ]
     lines, names = [], {} if hierarchy is None else concept_names(hierarchy)
     order = sorted(counts.items(), key=lambda pair: -pair[1].n_images)
@@ -118,5 +118,5 @@ def coarse_lines(counts: CoarseCounts, hierarchy: Hierarchy | None = None, own: 
         lines.append(f"{level} {teach} {classes} below it ({own} makes it a class)")
     if rest := order[MOST_LABELS:]:
         n_images = sum(count.n_images for _, count in rest)
-        lines.append(f"{n_images:,} images with {len(rest):,} other labels teach the classes below these alike")
+        lines.append(f"{n_images:,} images with {len(rest):,} other labels also teach the classes below them")
     return lines

@@ -44,7 +44,9 @@ def combine_photos(probabilities: ArrayLike, groups: Sequence[str]) -> tuple[lis
     """
     values = np.asarray(probabilities, dtype=np.float64)
     if values.ndim != 2 or len(values) != len(groups):
-        raise HCEPError(f"groups must be one per row of probabilities, got {len(groups):,} for shape {values.shape}")
+        raise HCEPError(
+            f"groups must have one entry per row of probabilities; got {len(groups):,} for shape {values.shape}"
+        )
     names, own = _numbered(groups)
     sums = np.zeros((len(names), values.shape[1] + 1))
     np.add.at(sums, own, log_evidence(values))

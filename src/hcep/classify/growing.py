@@ -48,7 +48,9 @@ def parent_of_class(graph: Hierarchy, name: str, parent: str | None) -> str:
         above = graph.root if parent is None else graph.find(parent)
     except HierarchyError as error:
         top = f"The groups at the top are {quoted(map(graph.name, graph.children(graph.root)))}"
-        raise HierarchyError(f"{error} {top}. To add a new group, edit the hierarchy and fit again.") from None
+        raise HierarchyError(
+            f"{error} {top}. To add a new group, edit the hierarchy and fit the model again."
+        ) from None
     if name in graph and not graph.is_leaf(name) and above not in graph.parents(name):
         raise HCEPError(
             f"{quote(name)} is a concept above {quoted(graph.children(name), 3)}; give the class another name"

@@ -408,7 +408,9 @@ def calibrate_levels(
     """
     levels, values = _read(probabilities, hierarchy, classes, temperature, only)
     if len(labels) != len(values):
-        raise HCEPError(f"labels must be one per row of probabilities, {len(values):,}; got {len(labels):,}")
+        raise HCEPError(
+            f"labels must have one entry for each of {len(values):,} rows of probabilities; got {len(labels):,}"
+        )
     own = class_indices(levels, labels)
     return levels.held_out(values, np.argmax(values, axis=1), own)
 

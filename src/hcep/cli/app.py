@@ -73,8 +73,8 @@ def _show_version(wanted: bool) -> None:
 def root(
     context: typer.Context,
     version: Annotated[bool, option("Show the version.", "--version", callback=_show_version, is_eager=True)] = False,
-    debug: Annotated[bool, option("Show the traceback of an error.", "--debug")] = False,
-    allow_download: Annotated[bool, option("Fetch an encoder that only a model names.", "--allow-download")] = False,
+    debug: Annotated[bool, option("Show the traceback if there is an error.", "--debug")] = False,
+    allow_download: Annotated[bool, option("Download the encoder that a model names.", "--allow-download")] = False,
 ) -> None:
     """Classify images and explain every answer by a rooted path of concepts (animal → mammal → cat)."""
     if context.invoked_subcommand is None:

@@ -19,10 +19,11 @@ def audit(
     split: opt.Split = None,
     sure: opt.Sure = 0.9,
     output: opt.OptionalOutput = None,
-    figures: Annotated[Path | None, option("Folder for figures (PDF, PNG, HTML).", "--figures FOLDER")] = None,
-    by: Annotated[str | None, option("Column of --groups: check each of its values.", "--by COLUMN")] = None,
+    figures: Annotated[Path | None, option("Folder to write figures to (PDF, PNG, HTML).", "--figures FOLDER")] = None,
+    by: Annotated[str | None, option("Check each value of this column of --groups.", "--by COLUMN")] = None,
     groups: Annotated[
-        Path | None, option(".csv or .parquet with that column and `id` (default: DATA).", "--groups FILE")
+        Path | None,
+        option("Table with the column of --by and `id` (.csv or .parquet; default: DATA).", "--groups FILE"),
     ] = None,
     encoder: opt.Encoder = None,
     overwrite: opt.Overwrite = False,
@@ -45,7 +46,7 @@ def audit(
     is_empty = figures is None or not figures.exists() or (figures.is_dir() and not any(figures.iterdir()))
     if not is_empty and not overwrite:
         how = "pass --overwrite to add to it, or give another name"
-        raise HCEPError(f"--figures: {str(figures)!r} exists already; {how}")
+        raise HCEPError(f"--figures: {str(figures)!r} already exists; {how}")
     report = audit_model(
         model,
         data,

@@ -40,7 +40,7 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
-_CONFIG = "TOML file of options, by their long names; flags take precedence."
+_CONFIG = "TOML file of options by their long names; flags on the command line take precedence."
 Config = Annotated[Path | None, more(_CONFIG, "--config FILE", callback=_read_config, is_eager=True)]
 
 

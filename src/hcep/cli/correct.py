@@ -16,13 +16,15 @@ def correct(
     images: opt.Images,
     *,
     label: opt.Class = None,
-    none: Annotated[bool, option("The images are of none of the model's classes.", "--none")] = False,
+    none: Annotated[bool, option("The images show none of the model's classes.", "--none")] = False,
     under: opt.Under = None,
     force: opt.Force = None,
     forbid: opt.Forbid = None,
     undo: Annotated[bool, option("Undo the last correction of each image.", "--undo")] = False,
     why: Annotated[str, option("Reason for the correction.", "--why TEXT")] = "",
-    who: Annotated[str | None, option("Who makes the correction (default: the user's name).", "--who NAME")] = None,
+    who: Annotated[
+        str | None, option("Name of the person who makes the correction (default: your user name).", "--who NAME")
+    ] = None,
     model: opt.ModelOption = None,
     corrections: opt.CorrectionsFile = Path("corrections.jsonl"),
 ) -> None:
@@ -39,7 +41,7 @@ def correct(
     from hcep.models.opening import builtin_model
 
     if undo == bool(label or none or force or forbid):
-        raise HCEPError("give what is right or wrong (--class, --none, --force, --forbid), or --undo")
+        raise HCEPError("say what is right or wrong (--class, --none, --force or --forbid), or pass --undo")
     if none and (label or force or forbid):
         raise HCEPError("--none says that no class is right; give it without --class, --force and --forbid")
     if under is not None and label is None:
@@ -57,6 +59,6 @@ def correct(
         request |= {"force": force or (), "forbid": forbid or ()}
         file.add(image, **request, file=str(photo), who=name, why=why)
     n = len(hashes)
-    whose = model or "ImageNet, the built-in model; for your own: hcep correct MODEL PHOTO"
+    whose = model or "ImageNet, the built-in model (for your own model: hcep correct MODEL PHOTO)"
     done = "undone" if undo else f"added, with the concepts of {whose}"
     say(f"{corrections}: {n:,} correction{'' if n == 1 else 's'} {done}")

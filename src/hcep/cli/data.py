@@ -16,12 +16,13 @@ def data(
     ] = None,
     *,
     folder: Annotated[
-        Path | None, option("Folder to unpack it in (for ImageNet: where it is).", "--folder FOLDER", "-d")
+        Path | None,
+        option("Folder to unpack the dataset into (for ImageNet: the folder that has it).", "--folder FOLDER", "-d"),
     ] = None,
     encoder: opt.Encoder = None,
     output: opt.OptionalOutput = None,
     as_json: opt.Json = False,
-    mirror: Annotated[str | None, more("Address of a folder with the archives.", "--mirror URL")] = None,
+    mirror: Annotated[str | None, more("URL of a folder that has the archives.", "--mirror URL")] = None,
 ) -> None:
     """Fetch a public image dataset, or write the bundled sample.
 
@@ -36,13 +37,13 @@ def data(
         if as_json:
             say_json([{"name": n, "title": a.title, "url": a.url, "n_bytes": a.n_bytes} for n, a in ARCHIVES.items()])
             return
-        say(f"{'sample':16} {'':>10}  comes with the package: embeddings, a tree, photos, sentences")
+        say(f"{'sample':16} {'':>10}  included in the package: embeddings, a tree, photos and sentences")
         for known, archive in ARCHIVES.items():
             say(f"{known:16} {archive.n_bytes / 1e6:7,.0f} MB  {archive.title}")
-        say(f"{'imagenet':16} {'':>10}  ImageNet: download it yourself, then --folder says where it is")
+        say(f"{'imagenet':16} {'':>10}  ImageNet: download it yourself and give its folder with --folder")
         return
     if (encoder is None) != (output is None):
-        raise HCEPError("--encoder and --output go together: the encoder, and the store to write")
+        raise HCEPError("--encoder and --output must be given together: the encoder and the store to write")
     if name == "sample":
         place = write_sample(folder or name)
     else:

@@ -24,7 +24,7 @@ def encode(
     split: opt.Split = None,
     batch_size: Annotated[int, option("Images per batch.", "--batch-size N", min=1)] = 64,
     workers: Annotated[
-        int | None, option("Threads that decode images; with --ray, actors.", "--workers N", min=1)
+        int | None, option("Number of threads that decode images (with --ray: number of actors).", "--workers N", min=1)
     ] = None,
     device: Annotated[
         str | None, option("cpu, cuda or cuda:1 (default: a GPU, if there is one).", "--device NAME")
@@ -33,10 +33,10 @@ def encode(
     as_json: opt.Json = False,
     preprocessing: opt.Preprocessing = None,
     layout: Annotated[str | None, more("Layout of the images (default: detected).", "--layout NAME")] = None,
-    paths: Annotated[str, more("Column of a table that has the paths.", "--paths COLUMN")] = "path",
+    paths: Annotated[str, more("Column of the table that holds the paths.", "--paths COLUMN")] = "path",
     labels: opt.Labels = None,
     shard_size: Annotated[
-        int, more("Images per file of the store; an interrupted run loses at most one.", "--shard-size N", min=1)
+        int, more("Images per file of the store; an interrupted run loses at most one file.", "--shard-size N", min=1)
     ] = 1024,
     dtype: Annotated[
         Literal["float16", "float32"], more("Precision on disk: float16 or float32.", "--dtype TYPE")
@@ -48,7 +48,7 @@ def encode(
     ray: opt.Ray = None,
     config: Config = None,
 ) -> None:
-    """Encode images into a store of embeddings; run it again to resume or to update.
+    """Encode images into a store of embeddings; run the command again to resume or to update.
 
     An update encodes new images, relabels images that moved to another class and removes those that are gone.
     Unreadable images are skipped and listed with the reason. With --hierarchy, notes tell which classes it lacks.
@@ -76,7 +76,7 @@ def encode(
         try:
             report = datasets.encode_images(dataset, encoder, output, remove_vanished=not keep_missing, **kind, **work)
         except KeyboardInterrupt:
-            say(f"stopped; {output} has the images encoded so far, run the same command again to resume", err=True)
+            say(f"stopped; {output} has the images encoded so far. Run the same command again to resume", err=True)
             raise typer.Exit(130) from None
         save_resolved(context, output)
         left_out = not_used([reason for _, reason in dataset.unused], len(dataset) + len(dataset.unused))

@@ -25,21 +25,21 @@ WIDE = 120
 #: Titles of metrics, if they differ from their names.
 TITLES = {
     "n_images": "images",
-    "n_coarse": "truths above the classes",
+    "n_coarse": "labels above the classes",
     "n_unlabelled": "unlabelled images, not scored",
-    "mistake_tree_distance": "mistakes: steps to the truth",
-    "mistake_lca_height": "mistakes: height they share",
-    "answer_distance": "all answers: steps to the truth",
-    "support_precision": "concepts named that are right",
-    "support_recall": "right concepts that are named",
-    "support_f1": "these two as one (F1)",
-    "one_path": "answers that are one path",
+    "mistake_tree_distance": "mistakes: tree distance to the label",
+    "mistake_lca_height": "mistakes: height of the shared concept",
+    "answer_distance": "all answers: tree distance to the label",
+    "support_precision": "concept precision",
+    "support_recall": "concept recall",
+    "support_f1": "concept F1",
+    "one_path": "answers that form one path",
     "complete_path": "paths that end in a class",
-    "prefix_accuracy": "right down to level 1, 2, …",
+    "prefix_accuracy": "accuracy down to level 1, 2, …",
     "n_atoms": "concepts per answer",
-    "reconstruction_error": "image left unexplained",
-    "explained_energy": "explained to level 1, 2, …",
-    "ece": "confidence off by (ECE)",
+    "reconstruction_error": "reconstruction error",
+    "explained_energy": "energy explained to level 1, 2, …",
+    "ece": "calibration error (ECE)",
 }
 
 
@@ -53,14 +53,16 @@ def evaluate(
     compare: opt.Compare = None,
     output: opt.OptionalOutput = None,
     per_image: Annotated[
-        Path | None, option("Write every score of every image: .parquet or .csv.", "--per-image FILE")
+        Path | None, option("Write the scores of every image (.parquet or .csv).", "--per-image FILE")
     ] = None,
     encoder: opt.Encoder = None,
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
-    interventions: Annotated[bool, more("Accuracy after correcting 0, 1, 2, … levels.", "--interventions")] = False,
+    interventions: Annotated[
+        bool, more("Show the accuracy after correcting 0, 1, 2, … levels.", "--interventions")
+    ] = False,
     top_k: Annotated[
-        list[int] | None, more("Top-k accuracy to show. Repeatable (default: 1 and 5).", "--top-k N", min=1)
+        list[int] | None, more("Show the top-N accuracy. Repeatable (default: 1 and 5).", "--top-k N", min=1)
     ] = None,
     train_split: opt.TrainSplit = "train",
     vectors: opt.Vectors = None,
@@ -162,10 +164,10 @@ def _print_scores(facts: dict[str, Any], table: ScoreTable | None) -> None:
         for key in (key for key in facts if key not in hidden):
             low, high = facts["intervals"].get(key, (None, None))
             between = "" if low is None else f"[dim]{_shown(low)} to {_shown(high)}[/]"
-            title = TITLES.get(key, key.replace("top_", "right among the first ").replace("_", " "))
+            title = TITLES.get(key, key.replace("top_", "top-").replace("_", " "))
             shown.append((title, escape(_shown(facts[key])), between))
         console.print(table_of(None, shown))
-        read = "last column: 95 % intervals over images; a mistake two steps away is a sibling"
+        read = "the last column is the 95 % interval over images; siblings are two steps apart"
         note = f"{escape(facts['data'])}; {read}; docs/metrics.md defines the metrics"
         console.print(f"\n[dim]{note}[/]", highlight=False, soft_wrap=True)
     else:
@@ -179,13 +181,13 @@ def _print_scores(facts: dict[str, Any], table: ScoreTable | None) -> None:
         ]
         console.print(table_of(("class", "name", "images", "accuracy", "precision", "recall"), rows, n_left=2))
     if facts.get("interventions"):
-        console.print("\nwith the first levels of every path corrected by the truth:")
+        console.print("\nafter correcting the first levels of every path:")
         lines = []
         for row in facts["interventions"]:
             between, gained = (f"[dim]{row[f'{of}low']:.3f} to {row[f'{of}high']:.3f}[/]" for of in ("", "gain_"))
             more = (f"{row['gain']:+.3f}", gained) if row["n_levels"] else ("", "")
             lines.append((str(row["n_levels"]), f"{row['accuracy']:.3f}", between, *more))
-        console.print(table_of(("levels", "accuracy", "", "more by this level", ""), lines, n_left=0))
+        console.print(table_of(("levels", "accuracy", "", "gain from this level", ""), lines, n_left=0))
 
 
 def _shown(value: Any) -> str:

@@ -46,7 +46,7 @@ def explain(
     rank: opt.Rank = None,
     group: opt.Group = None,
     html: Annotated[Path | None, option("Write an HTML report with the photos.", "--html FILE")] = None,
-    where: Annotated[bool, option("Map where in the photo each concept is.", "--where")] = False,
+    where: Annotated[bool, option("Show where in the photo each concept is.", "--where")] = False,
     where_png: Annotated[Path | None, option("Write the maps as one PNG, a row per photo.", "--where-png FILE")] = None,
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
@@ -54,7 +54,8 @@ def explain(
         str | None, more("Find several objects in a photo: at most N, or `auto`.", "--objects N")
     ] = None,
     change: Annotated[
-        opt.Names, more("New coefficient of a concept on the path: dog=0, or dog*2.", "--set CONCEPT=VALUE")
+        opt.Names,
+        more("Change the coefficient of a concept on the path, such as dog=0 or dog*2.", "--set CONCEPT=VALUE"),
     ] = None,
     store: opt.Store = None,
     corrections: opt.Corrections = None,
@@ -88,14 +89,14 @@ def explain(
     hierarchy, answers = opened.path_model.hierarchy, Answers()
     if objects == "auto" and opened.path_model.stopping is None:
         tell(
-            "the model has no rule of its own for the number of objects (`hcep fit -P several_objects=true` learns one)"
+            "the model has not learned when to stop looking for objects (`hcep fit -P several_objects=true` learns it)"
         )
     drawn = html is not None or where_png is not None
     if where and not drawn and not as_json:
-        tell("the maps are drawn in a report (--html FILE) or a picture (--where-png FILE)")
+        tell("--where has no effect without --html FILE or --where-png FILE")
     possible = None if only is None else read_possible(only, hierarchy, tell)
     if note := promise_note(opened.path_model, sure, possible, group is not None):
-        tell("nothing is promised about paths that are forced" if force or forbid else note)
+        tell("no accuracy is promised for paths that are forced" if force or forbid else note)
     options = ExplainOptions(
         where=where or where_png is not None,
         n_best=n_best or 3,

@@ -26,7 +26,7 @@ def _addaxai(model: Any, output: Path, *, encoder: str | None) -> str:
     from hcep.models.onnx_folders import export_addaxai
 
     export_addaxai(model, output, encoder)
-    return "copy it to models/cls/ in the folder of AddaxAI, and install onnxruntime in its pytorch environment"
+    return "copy it to models/cls/ in AddaxAI's folder, and install onnxruntime in its pytorch environment"
 
 
 def _space(model: Any, output: Path, *, encoder: str | None) -> str:
@@ -95,7 +95,7 @@ def export(
     if suffix:
         refuse_existing(output, overwrite, "--output")
     elif output.exists() and not overwrite and (not output.is_dir() or any(output.iterdir())):
-        raise HCEPError(f"--output: {str(output)!r} exists already; pass --overwrite to replace its files")
+        raise HCEPError(f"--output: {str(output)!r} already exists; pass --overwrite to replace its files")
     saved = models.read_model(model)
     if data is None:
         text = write(saved, output, encoder=encoder)

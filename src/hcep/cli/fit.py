@@ -22,7 +22,7 @@ HEAD = ("epochs", "batch_size", "lr")
 #: Files of an earlier model, and what to say when they are replaced.
 REPLACED = {
     "model.json": "the model at {} was replaced",
-    "atoms.json": "the descriptions of its concepts were dropped",
+    "atoms.json": "the descriptions of its concepts were deleted",
 }
 
 
@@ -44,16 +44,19 @@ def fit(
     preprocessing: opt.Preprocessing = None,
     corrections: opt.Corrections = None,
     images: Annotated[
-        Path | None, more("Photos of the store; stop if they have changed since.", "--images FOLDER")
+        Path | None, more("Photos that the store was made from; stop if they have changed since.", "--images FOLDER")
     ] = None,
     say_coarse: Annotated[
         Path | None,
-        more("Write the likeliest class of each image labelled above the classes (.csv).", "--say-coarse FILE"),
+        more(
+            "Write the likeliest class of each image whose label is a concept above the classes (.csv).",
+            "--say-coarse FILE",
+        ),
     ] = None,
     from_text: Annotated[bool, more("Make classes from their names (needs a text encoder).", "--from-text")] = False,
     vocabulary: opt.Vocabulary = None,
     unlabelled: Annotated[
-        Path | None, more("Unlabelled images or embeddings, if classes have texts and no images.", "--unlabelled DATA")
+        Path | None, more("Unlabelled images or embeddings, for classes made from texts alone.", "--unlabelled DATA")
     ] = None,
     template: opt.Template = None,
     ray: opt.Ray = None,
@@ -177,9 +180,13 @@ def _refuse_text_options(
     if unlabelled and not (from_text or vocabulary):
         raise HCEPError("--unlabelled has no effect without --from-text or --vocabulary")
     if unlabelled is not None and data is not None:
-        raise HCEPError("--unlabelled has no effect beside DATA, whose labelled images say more; leave it out")
+        raise HCEPError(
+            "--unlabelled has no effect if DATA is given, because labelled images are more informative; leave it out"
+        )
     if from_text and vocabulary:
-        raise HCEPError("--from-text encodes names, and --vocabulary has their vectors already: leave one of them out")
+        raise HCEPError(
+            "--from-text encodes names, and --vocabulary gives vectors that are already encoded: use only one of them"
+        )
     if from_text and (hierarchy is None or encoder is None):
         raise HCEPError("--from-text needs --hierarchy, whose leaves are the classes, and an --encoder for text")
     if from_text and hierarchy == "flat":
@@ -191,7 +198,7 @@ def _refuse_text_options(
             raise HCEPError(f"--vocabulary: {str(place)!r} has no vectors; give embedded texts, or --from-text")
         file, array, _ = text_place(place)
         if data is not None and array is None and file.resolve() == data.resolve():
-            raise HCEPError(f"--vocabulary: {str(place)!r} is DATA, whose vectors are of images; {HOW}")
+            raise HCEPError(f"--vocabulary: {str(place)!r} is also DATA, whose vectors are those of images; {HOW}")
 
 
 def _definitions(tree: Hierarchy) -> dict[str, str]:
@@ -242,15 +249,15 @@ def _show(output: Path, data: Path, model: classify.HCEPClassifier, as_json: boo
     metrics, n_images = saved.training.metrics, saved.training.n_images
     words, n_text_only = model.words_, int(np.sum(model.images_per_class_ == 0))
     if model.hierarchy is not None and model.hierarchy_.depth == 1:
-        columns = "are the columns of the hierarchy parent, child?"
-        tell(f"every class hangs from the root, so paths have one step; {columns}", "warning")
+        columns = "are the columns of the hierarchy really parent and child?"
+        tell(f"every class is directly below the root, so each path has one step; {columns}", "warning")
     if as_json:
         facts = {"model": str(output), "n_images": n_images, "n_classes": len(model.classes_)}
         facts |= {} if words is None else {"words": words.share, "n_text_only": n_text_only}
         say_json(facts | {"anchor": model.anchor_, "shrinkage": model.shrinkage_, "metrics": metrics})
         return
     without = f"; {counted(n_text_only, 'class')} without images" if n_text_only else ""
-    evidence = "" if words is None else f"Words count for {percent(words.share)} of the evidence{without}\n"
+    evidence = "" if words is None else f"Words provide {percent(words.share)} of the evidence{without}\n"
     Console(soft_wrap=True).print(
         f"[bold]{escape(str(output))}[/]: {n_images:,} images of {len(model.classes_):,} classes, "
         f"depth {model.hierarchy_.depth}, anchor {model.anchor_:g}, shrinkage {model.shrinkage_}, "

@@ -32,8 +32,8 @@ def read(place: str, options: Sequence[str] | None = None, *, described: bool = 
 def show(
     tree: opt.Tree,
     *,
-    depth: Annotated[int | None, option("Levels to draw.", "--depth N", min=0)] = None,
-    children: Annotated[int, option("Children to draw of each concept.", "--children N", min=1)] = 12,
+    depth: Annotated[int | None, option("Number of levels to draw.", "--depth N", min=0)] = None,
+    children: Annotated[int, option("Number of children to draw for each concept.", "--children N", min=1)] = 12,
     concept: opt.Concept = None,
     collapse: opt.Collapse = False,
     as_json: opt.Json = False,
@@ -70,16 +70,16 @@ def convert(
     tree: opt.Tree,
     target: Annotated[Path, argument("File to write; `hcep info --formats` lists the formats.", metavar="TARGET")],
     *,
-    to: Annotated[str | None, option("Format to write (default: by the name of the file).", "--to FORMAT")] = None,
+    to: Annotated[str | None, option("Format to write (default: from the name of the file).", "--to FORMAT")] = None,
     single_parent: Annotated[
         str | None, option("Keep one parent per concept: first, shortest or longest.", "--single-parent RULE")
     ] = None,
     collapse: opt.Collapse = False,
-    lossy: Annotated[bool, option("Write even if the format drops parents.", "--lossy")] = False,
+    lossy: Annotated[bool, option("Write even if the format cannot keep all parents.", "--lossy")] = False,
     overwrite: opt.Overwrite = False,
     options: opt.ReaderOptions = None,
 ) -> None:
-    """Convert a hierarchy to another format; notes on standard error tell what is lost."""
+    """Convert a hierarchy to another format; notes on standard error say what is lost."""
     find_format(target.name, to, to="write")
     refuse_existing(target, overwrite, "TARGET")
     hierarchy = read(tree, options)

@@ -27,7 +27,7 @@ COLOURS = {"error": "red", "warning": "yellow", "note": "cyan", "-": "red", "+":
 METRICS = {
     "support_f1": "support F1",
     "f1_above_chance": "support F1 above chance",
-    "class_f1_before": "class F1 in the hierarchy before",
+    "class_f1_before": "class F1 in the old hierarchy",
 }
 
 
@@ -39,9 +39,11 @@ def lint(
     split: opt.Split = None,
     fix: Annotated[bool, option("Apply the safe repairs and show what changed.", "--fix")] = False,
     collapse: opt.Collapse = False,
-    fix_moves: Annotated[int, option("Also apply up to N moves with a clear gain.", "--fix-moves N", min=0)] = 0,
+    fix_moves: Annotated[
+        int, option("Also apply up to N moves that clearly improve the results.", "--fix-moves N", min=0)
+    ] = 0,
     output: opt.OptionalOutput = None,
-    in_place: Annotated[bool, option("Write the repaired hierarchy over the file.", "--in-place")] = False,
+    in_place: Annotated[bool, option("Overwrite the file with the repaired hierarchy.", "--in-place")] = False,
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
     options: opt.ReaderOptions = None,
@@ -101,9 +103,9 @@ def lint(
     if not as_json and written is not None and review.after is not None:
         say(f"{written}: {in_words(review.after)}{'' if review.changes else ', unchanged'}")
     elif not as_json and review.changes:
-        say("nothing written; give --output FILE or --in-place")
+        say("nothing was written; give --output FILE or --in-place")
     elif not as_json and review.after is None and repairing:
-        say("nothing written; fix the errors above by hand first")
+        say("nothing was written; fix the errors above by hand first")
     raise typer.Exit(int(bool(review.errors)))
 
 
@@ -111,8 +113,13 @@ def edit(
     tree: opt.Tree,
     *,
     move: opt.Move = None,
-    add: Annotated[opt.Names, option("Add a concept, with children of PARENT.", "--add NAME:PARENT[:CHILD,…]")] = None,
-    merge: Annotated[opt.Names, option("Merge A into B, which takes its children.", "--merge A:B")] = None,
+    add: Annotated[
+        opt.Names,
+        option(
+            "Add a concept below PARENT; the listed children of PARENT move below it.", "--add NAME:PARENT[:CHILD,…]"
+        ),
+    ] = None,
+    merge: Annotated[opt.Names, option("Merge concept A into B; A's children move below B.", "--merge A:B")] = None,
     remove: opt.Remove = None,
     rename: opt.Rename = None,
     classes: opt.Classes = None,
@@ -149,7 +156,7 @@ def edit(
         show_notes(write_hierarchy(edited.after, output))
     report([], hierarchy, edited.changes, edited.effects, True, output, as_json)
     if not as_json:
-        say(f"{output}: {in_words(edited.after)}" if output is not None else "nothing written; give --output FILE")
+        say(f"{output}: {in_words(edited.after)}" if output is not None else "nothing was written; give --output FILE")
 
 
 def labelled(place: Path, split: str | None, default: str = "train", **parts: Any) -> emb.Embeddings:
@@ -182,7 +189,7 @@ def report(
     shown_findings = [finding for finding in findings if finding not in useless]
     if useless and hierarchy is not None:
         many = counted(len({finding.synsets[0] for finding in useless}), "concept")
-        text = f"{many} with photos that look more like another parent; moving them has no clear gain"
+        text = f"{many} with photos that look more like another parent; moving them brings no clear improvement"
         named = ([repr(hierarchy.name(s)) for s in f.synsets] for f in useless)
         near = tuple(f"{child} more like {other} than {own}" for child, own, other in named)
         shown_findings.append(Finding("note", "nearer-parent; --json has the numbers", text, (), examples=near))

@@ -43,7 +43,7 @@ def induce(
     ],
     source: Annotated[
         list[str],
-        argument("Class names in a file; for geometry, labelled data; for wordnet, words.", metavar="SOURCE"),
+        argument("File of class names (geometry: labelled data; wordnet: words).", metavar="SOURCE"),
     ],
     *,
     output: opt.Output,

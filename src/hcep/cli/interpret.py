@@ -24,11 +24,13 @@ def interpret(
     data: opt.OptionalData = None,
     *,
     vocabulary: opt.Vocabulary = None,
-    glosses: Annotated[bool, option("Also try WordNet's definitions (ImageNet's ids).", "--glosses")] = False,
+    glosses: Annotated[
+        bool, option("Also try WordNet's definitions (for hierarchies with WordNet ids).", "--glosses")
+    ] = False,
     llm: opt.Llm = None,
     base_url: opt.BaseUrl = None,
     describe: Annotated[
-        int | None, option("Phrases per step that the language model writes.", "--describe N", min=0)
+        int | None, option("Number of phrases per step that the language model writes.", "--describe N", min=0)
     ] = None,
     concept: opt.Concept = None,
     n_best: opt.NBest = None,
@@ -81,7 +83,7 @@ def interpret(
         tell(text, "note", "dim")
     if not result.names.atoms:
         ways = "give --vocabulary (the encoder needs a text tower), labelled DATA, or --llm"
-        raise HCEPError(f"there is nothing to describe the steps with: {ways}")
+        raise HCEPError(f"there are no words or images to describe the steps with: {ways}")
     if output is not None:
         write_text(
             output, naming.interpretation_table(result.names, result.hierarchy, TABLES[output.suffix], top_k=top_k)
@@ -136,7 +138,7 @@ def _print(model: Path, result: Any, chat: Any) -> None:
         pair = f"{escape(name(atom.parent))} → {escape(name(atom.child))}"
         console.print(f"[bold]{pair}[/]  {escape(words)}[dim]{escape(more)}[/]")
     if len(atoms) > LISTED:
-        console.print(f"[dim]and {len(atoms) - LISTED:,} more: --table shows all of them, --concept one[/]")
+        console.print(f"[dim]and {len(atoms) - LISTED:,} more: --table shows all of them, --concept only one[/]")
     sources = Counter(atom.source or "nothing" for atom in atoms)
     counts = ", ".join(f"{n:,} by {source}" for source, n in sources.most_common())
     with_images = sum(bool(atom.exemplars) for atom in atoms)

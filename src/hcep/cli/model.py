@@ -135,7 +135,7 @@ def _model_edit(edit: Edit) -> tuple[str, Callable[[Any], Any]]:
 
     if isinstance(edit, taxonomy.Move):
         if edit.from_parent is not None:
-            raise HCEPError("--move: a concept of a model leaves all of its parents; give CONCEPT:NEW")
+            raise HCEPError("--move: in a model, a concept is moved away from all of its parents; give CONCEPT:NEW")
         concept, parent = edit.synset, edit.to_parent
         return f"moved {quote(concept)} under {quote(parent)}", lambda fitted: fitted.move(concept, parent)
     if isinstance(edit, taxonomy.Rename):
@@ -159,9 +159,9 @@ def calibrate(
 ) -> None:
     """Calibrate a model on labelled images it was not fitted on.
 
-    Held-out images turn the estimate of --sure into a promise, and tell unknown classes. The split `val` is used if
-    there is one. Training images, and images that are labelled above the classes, are ignored. With --only or --group,
-    the promise holds for answers with the same list, or for groups of photos.
+    Held-out images turn the estimate of --sure into a promise, and help to recognise unknown classes. The split `val`
+    is used if there is one. Training images, and images that are labelled above the classes, are ignored. With --only
+    or --group, the promise holds for answers with the same list, or for groups of photos.
     """
     from hcep.classify.right_level import SURE
     from hcep.datasets.layouts.table import group_values
@@ -176,7 +176,9 @@ def calibrate(
     # A file of embeddings has no hashes: what is known is that the model was fitted on the file, or on a part of it.
     if not used.any() or (used.all() and training_images(models.read_model(model), images)):
         these = "some or all of the" if used.all() else f"all {len(used):,}"
-        raise HCEPError(f"{images.source}: {these} images are training images of the model; give others (--split)")
+        raise HCEPError(
+            f"{images.source}: {these} images are training images of the model; give other images (--split)"
+        )
     if not used.all():
         tell(f"{(~used).sum():,} of {len(used):,} images are training images of the model and are ignored")
     X, y = images.X[used], images.y[used]
@@ -243,7 +245,7 @@ def learn(
         record = {"what": learned.what, "notes": learned.notes, "n_photos": len(learned.ids), **figures}
         say(msgspec.json.format(msgspec.json.encode({**record, "changed": changed})).decode())
         return
-    say(f"{model}: {learned.what}; hcep model undo {model} goes back")
+    say(f"{model}: {learned.what}; to undo this: hcep model undo {model}")
     for line in learned.lines():
         say(line)
 
@@ -262,7 +264,7 @@ def push(
     model: opt.Model,
     repository: Repository,
     *,
-    private: Annotated[bool, option("Create the repository as a private one.", "--private")] = False,
+    private: Annotated[bool, option("Make the repository private when it is created.", "--private")] = False,
 ) -> None:
     """Upload a model, with its model card, to the Hugging Face hub in one commit."""
     say(models.push_model(model, repository, private=private or None))
@@ -273,7 +275,7 @@ def pull(repository: Repository, *, output: opt.Output, overwrite: opt.Overwrite
     from hcep.models.folder import ModelFiles, write_folder
 
     if output.exists() and not overwrite:
-        raise HCEPError(f"--output: {str(output)!r} exists already; pass --overwrite to replace it")
+        raise HCEPError(f"--output: {str(output)!r} already exists; pass --overwrite to replace it")
     folder = models.download_model(repository)
     n_classes, files = len(models.read_model(folder).classes), ModelFiles(folder)
     write_folder(output, {name: files.read(name) for name in files.names})
@@ -299,6 +301,7 @@ def _change(
         tell(note)
     if fitted.held_out_ is None:
         tell(
-            f"held-out images turn --sure into a promise, and tell unknown classes: hcep model calibrate {model} STORE"
+            "held-out images turn --sure into a promise and help to recognise unknown classes: "
+            f"hcep model calibrate {model} STORE"
         )
     return fitted

@@ -38,7 +38,7 @@ def open(
 
     if output.exists() and not overwrite:
         how = "pass --overwrite to replace it, or give another name"
-        raise HCEPError(f"--output: {str(output)!r} exists already; {how}")
+        raise HCEPError(f"--output: {str(output)!r} already exists; {how}")
     labels, tree = opt.lines_in(classes), None
     if hierarchy is not None:
         tree = datasets.find_hierarchy(hierarchy, labels or (), on_note=tell, **opt.reader_options(options))

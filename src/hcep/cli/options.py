@@ -24,7 +24,7 @@ from hcep.taxonomy import llm
 def option(text: str, name: str, *others: str, **settings: Any) -> Any:
     """An option: its help; its name and the placeholder of its value, if it takes one; other names.
 
-    >>> _ = option("Levels to draw.", "--depth N", min=0)
+    >>> _ = option("Number of levels to draw.", "--depth N", min=0)
     """
     long, _, placeholder = name.partition(" ")
     return typer.Option(long, *others, help=text, metavar=placeholder, **settings)
@@ -41,15 +41,13 @@ def argument(text: str, **settings: Any) -> Any:
 
 
 Names = list[str] | None
-_DATA = (
-    "Photos in a folder or listed by a tool (docs/tools.md), or embeddings in a store, file or Hugging Face dataset."
-)
+_DATA = "Photos (a folder, or a tool's list: docs/tools.md) or embeddings (a store, file or Hugging Face dataset)."
 Data = Annotated[Path, argument(_DATA, metavar="DATA")]
 OptionalData = Annotated[Path | None, argument(_DATA, metavar="DATA")]
 Model = Annotated[Path, argument("Model folder made by `hcep fit`.", metavar="MODEL")]
 Images = Annotated[
     list[str],
-    argument("Images, folders, globs or boxes; a model folder may be first.", metavar="IMAGES"),
+    argument("Images, folders or globs, or a file of boxes; a model folder may come first.", metavar="IMAGES"),
 ]
 Tree = Annotated[
     str,
@@ -66,14 +64,15 @@ Json = Annotated[bool, option("Print JSON.", "--json")]
 # -- data ------------------------------------------------------------------------------------------------------------
 
 Split = Annotated[str | None, option("Use only this split of the data.", "--split NAME")]
-TrainSplit = Annotated[str, more("Split that baselines are fitted to.", "--train-split NAME")]
+TrainSplit = Annotated[str, more("Split to fit the baselines on.", "--train-split NAME")]
 Vectors = Annotated[
-    str | None, more("Array, key or columns of the vectors: 'f*', 'a,b,c' or f0:f511.", "--vectors NAMES")
+    str | None,
+    more("Array, key or columns that hold the vectors, such as 'f*', 'a,b,c' or f0:f511.", "--vectors NAMES"),
 ]
 Labels = Annotated[
     str | None,
     more(
-        "Column, key or array of the labels, or a file with one label per line (.txt, .csv, .npy).",
+        "Column, key or array that holds the labels, or a file with one label per line (.txt, .csv, .npy).",
         "--labels NAME|FILE",
     ),
 ]
@@ -82,7 +81,7 @@ Classes = Annotated[Path | None, option("Text file of class labels, one per line
 Corrections = Annotated[Path | None, more("Corrections file (see `hcep correct`).", "--corrections FILE")]
 CorrectionsFile = Annotated[Path, option("Corrections file (see `hcep correct`).", "--corrections FILE")]
 Strict = Annotated[bool, more("Treat an unreadable image as an error.", "--strict")]
-Store = Annotated[Path | None, option("Store made by `hcep encode`, to show photos from.", "--store FOLDER")]
+Store = Annotated[Path | None, option("Store made by `hcep encode`, from which photos are shown.", "--store FOLDER")]
 
 # -- models ----------------------------------------------------------------------------------------------------------
 
@@ -92,7 +91,7 @@ Encoder = Annotated[
 Preprocessing = Annotated[
     str | None,
     more(
-        "Preprocessing, if the encoder records none: clip, siglip, imagenet or a JSON file.",
+        "Preprocessing, if the encoder does not record it: clip, siglip, imagenet or a JSON file.",
         "--preprocessing NAME|FILE",
     ),
 ]
@@ -119,18 +118,21 @@ Decode = Annotated[
     Literal["class", "distance", "f1", "sure"],
     option("How to choose the answer: by class, distance, f1 or sure (default).", "--decode RULE", show_default=False),
 ]
-Rank = Annotated[str | None, option("Answer at this rank (a level column's title) or above.", "--rank RANK")]
+Rank = Annotated[str | None, option("Answer at this rank (the title of a level column) or above it.", "--rank RANK")]
 Group = Annotated[
     str | None,
-    more("One answer per burst or observation: a column, `folder`, or a table of ids and groups.", "--group NAME|FILE"),
+    more(
+        "Give one answer per burst or observation: a column, `folder`, or a table of ids and groups.",
+        "--group NAME|FILE",
+    ),
 ]
-NBest = Annotated[int | None, option("How many of the best to show.", "--n-best N", "-n", min=1)]
+NBest = Annotated[int | None, option("Number of best results to show.", "--n-best N", "-n", min=1)]
 Force = Annotated[Names, option("Concept that must be on the path. Repeatable.", "--force CONCEPT")]
 Forbid = Annotated[Names, option("Concept that must not be on the path. Repeatable.", "--forbid CONCEPT")]
 Only = Annotated[
-    Path | None, option("List of the classes or concepts that are possible here (.csv, .txt).", "--only FILE")
+    Path | None, option("File that lists the only possible classes or concepts (.csv, .txt).", "--only FILE")
 ]
-Concept = Annotated[Names, option("Only this concept, by id or name. Repeatable.", "--concept CONCEPT")]
+Concept = Annotated[Names, option("Show only this concept, given by id or name. Repeatable.", "--concept CONCEPT")]
 Class = Annotated[str | None, option("Label of the class.", "--class LABEL")]
 Under = Annotated[str | None, option("Concept above a new class.", "--under CONCEPT")]
 
@@ -161,14 +163,14 @@ Vocabulary = Annotated[
     ),
 ]
 Template = Annotated[Names, more("Template for names and phrases, such as 'a photo of {}'.", "--template TEXT")]
-Llm = Annotated[str | None, option("Language model, by its name on the server.", "--llm NAME")]
+Llm = Annotated[str | None, option("Name of the language model on the server.", "--llm NAME")]
 BaseUrl = Annotated[str | None, option("Server of the language model (default: OpenAI's).", "--base-url URL")]
 Cache = Annotated[Path | None, more("Folder that keeps the language model's answers.", "--cache FOLDER")]
 Offline = Annotated[bool, more("Use only answers from the cache.", "--offline")]
 
 # -- Ray -------------------------------------------------------------------------------------------------------------
 
-_RAY = "Run on a Ray cluster: at this address, RAY_ADDRESS's, or on this machine."
+_RAY = "Run on a Ray cluster at this address (default: RAY_ADDRESS, or else this machine)."
 Ray = Annotated[str | None, more(_RAY, "--ray [ADDRESS]")]
 #: What may follow --ray as its address; any other word is the next argument.
 _ADDRESS = re.compile(r"auto|local|(ray://)?[\w.-]+:\d+")

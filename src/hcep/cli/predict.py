@@ -29,13 +29,15 @@ def predict(
     group: opt.Group = None,
     format: Annotated[
         list[str] | None,
-        option(f"Write for another tool: {', '.join(WRITTEN)}. Repeatable.", "--format NAME"),
+        option(f"Write the answers for another tool: {', '.join(WRITTEN)}. Repeatable.", "--format NAME"),
     ] = None,
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
     boxes: Annotated[
         str | None,
-        more("Boxes of MegaDetector results to use, such as animal,person:0.5.", "--boxes CATEGORIES[:CONFIDENCE]"),
+        more(
+            "Which boxes of MegaDetector results to use, such as animal,person:0.5.", "--boxes CATEGORIES[:CONFIDENCE]"
+        ),
     ] = None,
     vectors: opt.Vectors = None,
     labels: opt.Labels = None,

@@ -34,7 +34,7 @@ def rollup(
     labels: opt.Labels = None,
     sure: opt.Sure = 0.9,
     temperature: Annotated[
-        float | None, option("Take the scores as logits, and divide them by this number.", "--temperature NUMBER")
+        float | None, option("Treat the scores as logits and divide them by this number.", "--temperature NUMBER")
     ] = None,
     only: opt.Only = None,
     rank: opt.Rank = None,
@@ -87,12 +87,12 @@ def rollup(
     place = ("" if is_printed else f"{output}: ") + counted(n, "group" if group else "image")
     summary = [f"{place}: {result.n_classes:,} answered with a class, {above:,} with a concept above"]
     if nothing:
-        summary.append(f"Nothing is sure about {nothing:,} of them.")
+        summary.append(f"{nothing:,} of them have no answer that is sure enough.")
     if result.promise is not None:
         summary.append(result.promise)
     elif labels is None:
         summary.append(
-            f"The scores decide as they are; with labelled {what} (--labels), {100 * sure:g} % becomes a promise."
+            f"The scores are used as they are; with labelled {what} (--labels), {100 * sure:g} % becomes a promise."
         )
     for line in summary:
         say(line, err=is_printed)

@@ -33,14 +33,16 @@ def serve(
     store: opt.Store = None,
     compare: opt.Compare = None,
     host: Annotated[
-        str, option("Address to listen on; any but 127.0.0.1 needs a token.", "--host ADDRESS")
+        str, option("Address to listen on; addresses other than 127.0.0.1 require a token.", "--host ADDRESS")
     ] = "127.0.0.1",
-    port: Annotated[int, option("Port; 0 for any free one.", "--port PORT", "-p", min=0, max=65535)] = 8080,
+    port: Annotated[
+        int, option("Port to listen on; 0 picks a free one.", "--port PORT", "-p", min=0, max=65535)
+    ] = 8080,
     browser: Annotated[bool, option("Open a browser.", "--browser/--no-browser")] = True,
     corrections: opt.Corrections = None,
     encoder: opt.Encoder = None,
     ssl_certfile: Annotated[Path | None, more("Certificate for https.", "--ssl-certfile FILE")] = None,
-    ssl_keyfile: Annotated[Path | None, more("Key of the certificate.", "--ssl-keyfile FILE")] = None,
+    ssl_keyfile: Annotated[Path | None, more("Private key of the certificate.", "--ssl-keyfile FILE")] = None,
     parameter: opt.Parameter = None,
 ) -> None:
     """Open the explorer in a browser (also serves a JSON API).

@@ -80,7 +80,7 @@ def fetch(
         return _own_imagenet(folder)
     if name not in ARCHIVES:
         raise DatasetError(
-            f"no dataset {quote(name)} to fetch; there are {quoted(ARCHIVES, 10)}.{near_matches(name, ARCHIVES)}"
+            f"there is no dataset {quote(name)}; the datasets are {quoted(ARCHIVES, 10)}.{near_matches(name, ARCHIVES)}"
         )
     archive = ARCHIVES[name]
     target = Path(folder) if folder is not None else cache_folder("data")
@@ -118,12 +118,12 @@ def download(
         part.parent.mkdir(parents=True, exist_ok=True)
         _fetch(url, part, 2 * archive.n_bytes, progress)
     except OSError as error:
-        raise DatasetError(f"cannot fetch {url}: {error}; run it again to resume") from error
+        raise DatasetError(f"cannot fetch {url}: {error}; run the command again to resume") from error
     if not _has_hash(part, archive.hash):
         part.unlink()
         raise DatasetError(
             f"{url} is not the published archive: its {archive.hash.partition(':')[0]} differs from {archive.hash}; "
-            "it was deleted. Try again, or another mirror"
+            "it was deleted. Try again, or use another mirror"
         )
     part.replace(packed)
     return packed

@@ -37,7 +37,7 @@ def encode_images(
     device: str | None = None,
     **options: Any,
 ) -> "EncodeReport":
-    """Encode a dataset of images into a store; run it again to resume, or to add new images.
+    """Encode a dataset of images into a store; run the command again to resume, or to add new images.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def refuse_out_of_step(store: EmbeddingStore, images: str | os.PathLike[str]) ->
     changes = [f"{len(keys):,} {what} ({quoted(keys, 2)})" for what, keys in counts.items() if keys]
     if changes:
         raise HCEPError(
-            f"{str(store.folder)!r} is out of step with {str(images)!r}: {', '.join(changes)}; run `hcep encode` again"
+            f"{str(store.folder)!r} no longer matches {str(images)!r}: {', '.join(changes)}; run `hcep encode` again"
         )
 
 

@@ -157,7 +157,7 @@ def _named_in_wordnet(hierarchy: Hierarchy, labels: list[str]) -> tuple[Hierarch
         wnid = imagenet_wnid(label)
         if wnid in own or wnid in labels:
             other = own.get(wnid, wnid)
-            raise DatasetError(f"--hierarchy: {quote(other)} and {quote(label)} are one synset of WordNet, {wnid}")
+            raise DatasetError(f"--hierarchy: {quote(other)} and {quote(label)} are the same synset of WordNet, {wnid}")
         if wnid in hierarchy:
             own[wnid] = label
     sentence = how_matched({label: wnid for wnid, label in own.items()}, "by name")

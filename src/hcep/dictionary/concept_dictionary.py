@@ -244,8 +244,7 @@ class ConceptDictionary:
         if len(by_leaf) < len(embeddings):
             twice = [label for label in embeddings if hierarchy.class_of(hierarchy.leaf_of(label)) != label]
             raise DictionaryError(
-                f"labels {quoted(twice)} are the leaves of classes that are also among the labels; "
-                "use the class for both"
+                f"labels {quoted(twice)} are leaves of classes that also occur as labels; use the class for both"
             )
         absent = [leaf for leaf in hierarchy.leaves if leaf not in by_leaf]
         if absent and missing == "raise":

@@ -466,7 +466,7 @@ def _warn_dependent(hierarchy: Hierarchy, edges: NDArray[np.int32]) -> None:
     examples = [" → ".join(hierarchy.edges[e]) for e in edges[:3]]
     warnings.warn(
         f"{len(edges):,} of {hierarchy.n_edges:,} atoms are zero or lie in the span of the atoms above them "
-        f"(such as {quoted(examples, 3)}), so their coefficient is always 0. Common causes are chains of single "
+        f"(such as {quoted(examples, 3)}), so their coefficients are always 0. Common causes are chains of single "
         "children, which hierarchy.collapse() merges, and synsets that are children both of a synset and of its parent",
         DependentAtomsWarning,
         stacklevel=4,

@@ -192,7 +192,7 @@ def shrunk_inverse_root(covariance: NDArray[Any], shrinkage: float) -> NDArray[A
     mean = float(np.trace(covariance)) / n_dims
     if not mean > 0.0:
         raise DictionaryError(
-            "the images of each class are all equal, so there is no within-class covariance to whiten by; "
+            "all images of a class are equal, so there is no within-class covariance to whiten by; "
             "pass shrinkage=None, or check the embeddings"
         )
     shrunk = covariance * covariance.dtype.type(1.0 - shrinkage)

@@ -103,8 +103,8 @@ def read_embeddings(
     known = [] if embeddings.splits is None else embeddings.splits.tolist()
     if split and embeddings.splits is None:
         raise HCEPError(
-            f"{str(source)!r} has no splits, so no image of it is in split {quote(split)}; "
-            "give data with that split, or name no split to take all images"
+            f"{str(source)!r} has no splits, so none of its images is in split {quote(split)}; "
+            "give data with that split, or leave out the split to use all images"
         )
     wanted = split or (default_split if default_split in known else None)
     if wanted is None:
@@ -141,7 +141,7 @@ def _read_file(source: Path, vectors: str | None, label: str | None, label_names
     if size > memory_limit():
         raise StoreError(
             f"{str(source)!r} has {size:,} bytes, more than half of this machine's memory, and would be read whole; "
-            "write the vectors as .npy, which stays on disk, and pass --labels FILE, or split the file"
+            "write the vectors as .npy, which is not read into memory, and pass --labels FILE, or split the file"
         )
     try:
         return replace(READERS[kind](source, vectors, label, label_names), source=str(source))
@@ -279,7 +279,7 @@ def _require_vectors(source: Path, requested: dict[str, str | None], present: Se
     names = find_names(source, requested, present)
     if "vectors" not in names:
         raise StoreError(
-            f"{str(source)!r} has no vectors under a usual name, only {quoted(present, 20)}; "
+            f"{str(source)!r} has no vectors under a known name, only {quoted(present, 20)}; "
             "name them with vectors=... (--vectors NAME)"
         )
     return names
@@ -306,7 +306,7 @@ def array_of_npz(source: Path, archive: zipfile.ZipFile, name: str) -> NDArray[A
             length, shape, dtype = _npy_header(file)
         n_bytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
         if not dtype.hasobject and (n_bytes + length != info.file_size or n_bytes > MAX_BYTES):
-            raise ValueError(f"shape {shape} does not fit {info.file_size:,} bytes")
+            raise ValueError(f"shape {shape} does not match {info.file_size:,} bytes")
         with archive.open(info) as file:
             array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
     except ValueError as error:

@@ -214,7 +214,7 @@ def _check_file(path: str | os.PathLike[str]) -> None:
 
 def _as_rgb(image: Image.Image) -> Image.Image:
     if image.mode == "F":
-        raise ValueError("floating-point pixels, whose range is not known")
+        raise ValueError("floating-point pixels, whose range is unknown")
     if image.mode in _SIXTEEN_BIT:
         # convert() would clip at 255 instead of scaling.
         high_byte = np.clip(np.asarray(image).astype(np.int64) // 256, 0, 255)

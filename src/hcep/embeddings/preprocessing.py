@@ -92,7 +92,7 @@ class Preprocessing:
         known = [field.name for field in fields(cls)]
         for key in changes:
             if key not in known:
-                raise PreprocessingError(f"unknown key {quote(key)} in a preprocessing.{near_matches(key, known)}")
+                raise PreprocessingError(f"unknown key {quote(key)} in the preprocessing.{near_matches(key, known)}")
         return replace(start, **changes)
 
     def to_dict(self) -> dict[str, Any]:

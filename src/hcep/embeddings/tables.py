@@ -49,7 +49,7 @@ class _Table(NamedTuple):
 
     def kind(self, name: str) -> pa.DataType:
         if len(self.schema.get_all_field_indices(name)) > 1:
-            raise self.error(f"several columns are called {quote(name)}; rename all but one of them")
+            raise self.error(f"several columns are named {quote(name)}; rename all but one of them")
         return self.schema.field(name).type
 
     def column(self, name: str) -> Any:
@@ -97,7 +97,7 @@ class _Table(NamedTuple):
             return np.asarray(column.to_numpy())
         if not _is_text(column.type):
             raise self.error(
-                f"expected a column of text or whole numbers without gaps, not {column.type} ({quote(name)})"
+                f"expected a column of text or whole numbers without missing values, not {column.type} ({quote(name)})"
             )
         # NumPy gives every cell as much room as the longest one needs, which may be gigabytes.
         longest = pc.max(pc.binary_length(column)).as_py() or 0
@@ -170,7 +170,7 @@ def label_column(source: Path, column: str | None) -> NDArray[Any]:
     present = table.schema.names
     name = find_names(source, {"labels": column}, present).get("labels") or (present[0] if len(present) == 1 else None)
     if name is None:
-        raise table.error(f"which column has the labels? It has {quoted(present, 10)}; pass --labels")
+        raise table.error(f"which column has the labels? The columns are {quoted(present, 10)}; pass --labels")
     labels = table.texts(name)
     if None in labels.tolist():
         raise table.error(f"column {quote(name)} has empty cells; give one label per vector")
@@ -212,7 +212,7 @@ def _refuse_fractions(table: _Table, name: str, labels: NDArray[Any]) -> None:
     numbers = [_as_float(str(value)) for value in set(labels.tolist()) - {None}]
     if None not in numbers and any(number % 1 for number in numbers if number):
         raise table.error(
-            f"expected a column of text or whole numbers without gaps, not fractions ({quote(name)}); "
+            f"expected a column of text or whole numbers without missing values, not fractions ({quote(name)}); "
             "name the right columns with --labels and --vectors"
         )
 
@@ -244,7 +244,7 @@ def _vector_columns(table: _Table, requested: str | None, used: set[str]) -> lis
     columns = series[0] if series and len(series[0]) > len(floats) // 2 else floats
     if len(columns) < 2:
         raise StoreError(
-            f"{str(table.path)!r} has no vectors under a usual name, only {quoted(names, 20)}; it needs a column of "
+            f"{str(table.path)!r} has no vectors under a known name, only {quoted(names, 20)}; it needs a column of "
             "lists of floats, or one column of numbers per dimension: name them with vectors=... (--vectors), such as "
             "'f*'"
         )

@@ -51,7 +51,7 @@ def read_torch_file(path: str | os.PathLike[str]) -> Any:
     except (PickleError, zipfile.BadZipFile, KeyError, OSError, EOFError) as error:
         reason = f"{quote(error.args[0])} is missing in it" if isinstance(error, KeyError) else str(error)
         reason = getattr(error, "strerror", None) or reason
-        raise PickleError(f"{os.fspath(path)!r} is refused as a file of torch: {reason}") from None
+        raise PickleError(f"{os.fspath(path)!r} is refused as a torch file: {reason}") from None
     return content
 
 
@@ -59,7 +59,7 @@ def _legacy(file: BinaryIO) -> Any:
     """The format before version 1.6: five pickles, then the length and the bytes of each storage."""
     file.seek(0)
     if read_pickle(file, {}) != _MAGIC or read_pickle(file, {}) != _PROTOCOL:
-        raise PickleError("it does not start as such a file does")
+        raise PickleError("it does not start like a file of torch")
     system = read_pickle(file, {})
     if not isinstance(system, dict) or system.get("little_endian") is not True:
         raise PickleError("it was not written on a little-endian machine")
@@ -106,14 +106,16 @@ def _content(stream: BinaryIO, load: Callable[[str], bytes]) -> Any:
     def items(storage: _Storage) -> NDArray[Any]:
         data = load(storage.key)
         if len(data) != storage.n_items * storage.item_size:
-            raise PickleError(f"storage {storage.key} has {len(data):,} bytes, not those of {storage.n_items:,} items")
+            raise PickleError(
+                f"storage {storage.key} has {len(data):,} bytes, not the size of {storage.n_items:,} items"
+            )
         if storage.dtype != _BFLOAT16:
             return np.frombuffer(data, dtype=storage.dtype)
         return (np.frombuffer(data, dtype="<u2").astype(np.uint32) << 16).view(np.float32)
 
     def tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> NDArray[Any]:
         if not isinstance(storage, _Storage) or len(shape) != len(strides) or len(shape) > 16:
-            raise PickleError("a tensor is not described as torch describes one")
+            raise PickleError("a tensor is not described in torch's way")
         if any(not isinstance(n, int) or isinstance(n, bool) or n < 0 for n in (offset, *shape, *strides)):
             raise PickleError("a tensor's offset, shape or strides are not counts")
         last = offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
@@ -142,7 +144,7 @@ def _storage(key: Any, seen: dict[str, _Storage]) -> _Storage:
 def _refuse_others(content: Any, depth: int, seen: set[tuple[int, int]]) -> None:
     """Refuse everything except tensors and plain values; a container that occurs many times is checked once."""
     if depth == 0:
-        raise PickleError(f"it nests containers more than {_DEPTH} deep")
+        raise PickleError(f"its containers are nested more than {_DEPTH} deep")
     if isinstance(content, dict | list | tuple) and not isinstance(content, _Storage):
         if (id(content), depth) not in seen:
             seen.add((id(content), depth))

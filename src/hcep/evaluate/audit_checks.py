@@ -308,7 +308,7 @@ def _not_run(name: str, question: str, reason: str = "there are no training imag
 def other_images(subject: Subject) -> Running:
     """Compare with a fit to half of the training images."""
     name = "other training images"
-    question = "Do paths stay when the model is fitted to other images of the same classes?"
+    question = "Do paths stay the same when the model is fitted to other images of the same classes?"
     if subject.train is None:
         return (yield from _not_run(name, question))
     X, y = subject.train

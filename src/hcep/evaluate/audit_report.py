@@ -27,7 +27,7 @@ from hcep.models.model_encoder import embeddings_for, own_labels
 #: The share of training images among those of an audit from which on it concludes nothing.
 FEW_FITTED = 0.02
 NOTHING_CONCLUDED = (
-    "Nothing is concluded from this audit: it used images that the model was fitted on. Audit the model on labelled "
+    "This audit allows no conclusions: it used images that the model was fitted on. Audit the model on labelled "
     "images that it has not seen."
 )
 WORDS = {True: "passed", False: "failed", None: "open"}
@@ -43,16 +43,16 @@ MEANING = {
     ),
     ("noise", "other training images"): (
         "Its answers are stable: they can be compared between photos and between training sets.",
-        "Single answers must not be relied on where small changes matter",
+        "Single answers must not be relied on if small changes matter",
     ),
     ("shuffled labels", "random tree"): (
         "Its hierarchy can be read as knowledge: controls without it are worse.",
         "Its hierarchy must not be read as knowledge",
     ),
-    ("thin classes",): ("All of its classes can be used.", "Its thin classes must not be used on their own"),
+    ("thin classes",): ("All of its classes can be used.", "Its classes with few images must not be used on their own"),
     ("groups",): (
         "It can be used in all groups that were checked.",
-        "It must not be used in groups that fall behind",
+        "It must not be used in groups with lower accuracy",
     ),
 }
 
@@ -213,7 +213,7 @@ def audit_model(
     if is_void := n_fitted > FEW_FITTED * len(test.y):
         note(NOTHING_CONCLUDED)
     if n_fitted:
-        note(f"{n_fitted:,} of {len(test.y):,} images are training images of the model; it may do worse on new ones")
+        note(f"{n_fitted:,} of {len(test.y):,} images are training images of the model; new images may score lower")
     for sentence in test.notes:
         note(sentence)
     train = None

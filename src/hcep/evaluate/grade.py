@@ -112,8 +112,8 @@ def grade(
     fit_seconds = 0.0 if train is None else timed(lambda: estimator.fit(*train))[1]
     if not hasattr(estimator, "pursue"):
         raise HCEPError(
-            f"a {type(estimator).__name__} finds no concepts (it has no `pursue`); use make_method('linear-probe') of "
-            "hcep.classify for a LogisticRegression, or pass predictions to score_images"
+            f"a {type(estimator).__name__} does not find concepts (it has no `pursue`); use make_method("
+            "'linear-probe') of hcep.classify for a LogisticRegression, or pass predictions to score_images"
         )
     X, y = test
 

@@ -241,9 +241,9 @@ def _lessons(wanted: Mapping[str, Correction], vectors: Vectors, base: SavedMode
             continue
         others = any_but(base.hierarchy, base.classes.tolist(), one.forbid) if decision is None else None
         if decision is None and others is None:
-            reasons["leaves a single class, which nobody named"] += 1
+            reasons["leaves a single class, which the correction does not name"] += 1
         elif key not in vectors:
-            reasons["is of a photo that is not at hand; name its folder or store"] += 1
+            reasons["is of a photo that cannot be found; give its folder or store"] += 1
         elif decision is None:
             lessons.append(Lesson(vectors[key], key, others, None))
         else:

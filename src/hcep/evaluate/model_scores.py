@@ -166,8 +166,8 @@ def evaluate_model(
     if n_coarse := int((truths.label >= 0).sum()):
         n_known = len(truths.own) - int(truths.dropped.sum())
         on_note(
-            f"{n_coarse:,} of {n_known:,} truths are above the classes: an answer below them is right; the calibration "
-            f"error and the scores per class use the other {n_known - n_coarse:,}"
+            f"{n_coarse:,} of {n_known:,} labels are above the classes: an answer below such a label is right; the "
+            f"calibration error and the scores per class use the other {n_known - n_coarse:,}"
         )
     name = model.resolve().name
     if isinstance(test.X, EmbeddingStore):
@@ -221,7 +221,7 @@ def training_images(model: SavedModel, test: Embeddings) -> str:
     if data is None or not (fitted == tested or fitted.startswith(tested + OF_SPLIT)):
         return ""
     what = f"{test.source} {'is' if fitted == tested else 'includes'} what the model was fitted on"
-    return f"{what}, so the scores are too high; evaluate on other images (--split, or another file)"
+    return f"{what}, so the scores are too optimistic; evaluate on other images (--split, or another file)"
 
 
 def _rivals(names: Sequence[str], tree: Hierarchy, test: Embeddings) -> tuple[dict[str, Any], set[str]]:

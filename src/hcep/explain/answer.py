@@ -202,7 +202,7 @@ class Contrast(Struct, frozen=True, kw_only=True, dict=True):
         own, other = (path[n] if n < len(path) else "nothing more" for path in (self.path, self.rival_path))
         first = n if a.kind == "path" else 0
         lines = [
-            f"Why {a.name} and not {b.name}? Their paths part {fork}: {own} here, {other} there.",
+            f"Why {a.name} and not {b.name}? Their paths diverge {fork}: one goes to {own}, the other to {other}.",
             f"for {a.name}: {a.line(first)}",
             f"for {b.name}: {b.line(first)}",
             f"overall {a.shown(self.margin)}{' of the evidence' if a.kind == 'path' else ''} for {a.name}"
@@ -241,7 +241,7 @@ class AnswerContext:
     @property
     def model(self) -> PathModel:
         if self.explainer is None:
-            raise HCEPError("the model is not at hand: this answer was not made by explain_images")
+            raise HCEPError("the model is not available: this answer was not made by explain_images")
         return self.explainer.model
 
     @cached_property
@@ -427,8 +427,10 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
         if self.by_name is None:
             return ""
         if not 0.0 <= self.by_name <= 1.0:
-            return "by its name, against its look" if self.by_name > 1.0 else "by its look, against its name"
-        return f"{100 * self.by_name:.0f} % by its name, {100 - round(100 * self.by_name)} % by its look"
+            return (
+                "by its name, against its appearance" if self.by_name > 1.0 else "by its appearance, against its name"
+            )
+        return f"{100 * self.by_name:.0f} % by its name, {100 - round(100 * self.by_name)} % by its appearance"
 
     def summary(self) -> str:
         """The answer and remarks about it in one line."""
@@ -489,7 +491,7 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
 
         source = self.context.source
         if source is None:
-            raise HCEPError(f"{self.file}: an embedding has no picture")
+            raise HCEPError(f"{self.file}: an embedding has no picture to show")
         if isinstance(source, ImageItem):
             return open_image(source.path, box=source.box)
         return open_image(source) if isinstance(source, Path) else exif_transpose(source).convert("RGB")
@@ -555,12 +557,12 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
 
     def _explainer(self) -> Explainer:
         if self.context.explainer is None:
-            raise HCEPError(f"{self.file}: the model is not at hand; explain the image with explain_images")
+            raise HCEPError(f"{self.file}: the model is not available; explain the image with explain_images")
         return self.context.explainer
 
     def _maps(self) -> ImageMaps:
         if self.maps is None:
-            raise HCEPError(f"{self.file}: there are no maps; photos get them with explain_images(..., where=True)")
+            raise HCEPError(f"{self.file}: there are no maps; explain_images(..., where=True) makes them for photos")
         return self.maps
 
 

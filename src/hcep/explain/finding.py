@@ -43,7 +43,9 @@ def find_images(
             matches = [place] if place.exists() else []
         if not matches:
             below = " or below it" if place.is_dir() else ""
-            raise HCEPError(f"no image at {str(pattern)!r}{below}{'' if place.suffix else ', and no model'}")
+            raise HCEPError(
+                f"no image at {str(pattern)!r}{below}{'' if place.suffix else ', which is not a model folder either'}"
+            )
         files += matches
     return files
 

@@ -231,7 +231,7 @@ def _in_groups(
 ) -> tuple[Sequence[Photo] | NDArray[Any], dict[str, str]]:
     """The images, those of a group after each other, and the group of each by the name that `EncodedImage` has."""
     if len(groups) != len(images):
-        raise HCEPError(f"groups must be one per image, {len(images):,}; got {len(groups):,}")
+        raise HCEPError(f"groups must have one entry for each of {len(images):,} images; got {len(groups):,}")
     order = [i for rows in group_rows(groups, 1) for i in rows.tolist()]
     names = [_name_of(images[i], n) for n, i in enumerate(order)]
     by_name = {name: str(groups[i]) for name, i in zip(names, order, strict=True)}

@@ -33,7 +33,9 @@ class Possible:
         for key in (image, Path(image).name):
             if key in self.by_image:
                 return self.by_image[key]
-        raise HCEPError(f"--only: the list has no row for image {quote(image)}; add what is possible there")
+        raise HCEPError(
+            f"--only: the list has no row for image {quote(image)}; add the classes that are possible there"
+        )
 
     def same_everywhere(self) -> tuple[str, ...]:
         """What is possible for all images; raises HCEPError if the list differs by image."""
@@ -50,15 +52,15 @@ def promise_note(model: PathModel, sure: float, possible: Possible | None, by_gr
     what = "groups of photos" if by_group else "photos"
     if held_out.by_group != by_group:
         these, others = ("groups of photos", "single photos") if held_out.by_group else ("single photos", "groups")
-        return f"nothing is promised about {others}: the model was calibrated with {these} (`hcep model calibrate`)"
+        return f"no accuracy is promised for {others}: the model was calibrated with {these} (`hcep model calibrate`)"
     everywhere = () if possible is None else possible.everywhere
     if (possible is None or possible.by_image is None) and not is_limited(model, model.limits(only=everywhere), 1)[0]:
         return (
             promise(sure, held_out_levels(model, by_group), what)
-            or f"{len(held_out):,} held-out {what} are too few for a promise of {sure:g}"
+            or f"{len(held_out):,} held-out {what} are too few to promise {sure:g}"
         )
     how = f"with the list of {quoted(held_out.only, 3)}" if held_out.only else "without the list"
-    return f"nothing is promised: the photos that the model was calibrated with were answered {how}"
+    return f"no accuracy is promised: the photos used for calibration were answered {how}"
 
 
 def read_possible(path: Path, hierarchy: Hierarchy, on_note: Callable[[str], object]) -> Possible:
@@ -90,7 +92,7 @@ def read_possible(path: Path, hierarchy: Hierarchy, on_note: Callable[[str], obj
             concepts.append(concept)
     nothing = [image for image, concepts in by_image.items() if not concepts]
     if nothing:
-        raise HCEPError(f"--only: the hierarchy has nothing that is possible for images {quoted(nothing, 3)}")
+        raise HCEPError(f"--only: the hierarchy has no possible concept for images {quoted(nothing, 3)}")
     return Possible(by_image={image: tuple(concepts) for image, concepts in by_image.items()})
 
 
@@ -106,7 +108,7 @@ def _concepts(names: list[str], hierarchy: Hierarchy) -> dict[str, str | None]:
         matches = [name] if name in hierarchy else by_key.get(spelling_key(name), [])
         if len(matches) > 1:
             several = f"{quote(name)} is the name of {len(matches)} concepts"
-            raise HCEPError(f"--only: {several}; give the id of one: {quoted(matches)}")
+            raise HCEPError(f"--only: {several}; give one of the ids {quoted(matches)}")
         known[name] = matches[0] if matches else None
     return known
 
@@ -124,7 +126,7 @@ def _rows(path: Path) -> list[tuple[str | None, str]]:
     image = next((titles.index(title) for title in IMAGES if title in titles), None)
     if concept is None and len(titles) > 1:
         raise HCEPError(
-            f"--only: {str(path)!r} has the columns {quoted(cells[0], 10)}; call the one with the concepts `class`"
+            f"--only: {str(path)!r} has the columns {quoted(cells[0], 10)}; name the column of concepts `class`"
         )
     rows = cells if concept is None else cells[1:]
     empty = next((i for i, row in enumerate(rows, 1) if not row[concept or 0]), None)

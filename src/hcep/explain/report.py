@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcep._checks import render_html
 from hcep.errors import HCEPError
-from hcep.explain.answer import NOTHING, UNCLEAR, UNLIKE, Answer, Rival, Step, TrainingPhoto, percent
+from hcep.explain.answer import UNLIKE, Answer, Rival, Step, TrainingPhoto, percent
 from hcep.explain.evidence import n_shared
 
 if TYPE_CHECKING:
@@ -247,13 +247,13 @@ def _facts(answers: Sequence[Answer]) -> list[tuple[str, str]]:
     right, n_corrected = sum(bool(answer.correct) for answer in judged), sum(map(bool, (a.correction for a in answers)))
     facts = [(f"{len(answers):,}", "image" if len(answers) == 1 else "images")]
     if judged:
-        share = f"right, by the names of folders ({100 * right / len(judged):.1f} %)"
+        share = f"right, judging by the folder names ({100 * right / len(judged):.1f} %)"
         facts.append((f"{right:,} of {len(judged):,}", share))
     own = [answer for answer in answers if not answer.is_decided]
     above = sum(answer.answer not in (None, answer.label) for answer in own)
-    facts += [(f"{above:,}", f"answered above the classes: {UNCLEAR}")] if above else []
+    facts += [(f"{above:,}", "answered with a concept above the classes")] if above else []
     nothing = sum(answer.answer is None for answer in own)
-    facts += [(f"{nothing:,}", NOTHING)] if nothing else []
+    facts += [(f"{nothing:,}", "without a sure answer")] if nothing else []
     if n_corrected:
         facts.append((f"{n_corrected:,}", "corrected by people"))
     if any(answer.unlike is not None for answer in answers):

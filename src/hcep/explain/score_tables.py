@@ -114,7 +114,9 @@ def roll_up_table(
     if tree is None:
         tree = find_hierarchy(hierarchy, table.classes, on_note=on_note, **reading)
     if tree is None:
-        raise HCEPError("--hierarchy: without concepts above the classes there is nothing to answer with but classes")
+        raise HCEPError(
+            "--hierarchy: there are no concepts above the classes, so the only possible answers are classes"
+        )
     at_rank = None if rank is None else tree.find_rank(rank)
     classes = table.classes if table.is_wide else _with_leaves(table, tree)
     levels = _known_levels(table, tree, classes)
@@ -125,7 +127,7 @@ def roll_up_table(
         known = read_image_labels(Path(labels)) if is_file else table.labels()
         held_out = _calibrated(table, levels, read(), known, on_note)
         if promise(sure, held_out) is None:
-            on_note(f"{len(held_out):,} labelled images are too few for a promise of {sure:g}")
+            on_note(f"{len(held_out):,} labelled images are too few to promise {sure:g}")
     n_images = n_answered = n_classes = n_short = 0
     schema, own = _schema(tree), set(classes)
     with replacing(target) as unfinished, _writer(unfinished, target.suffix, schema) as write:
@@ -244,7 +246,9 @@ def _combined(table: ScoreFile, blocks: Iterator[Block], n_classes: int) -> Iter
                 groups[-1] = (sums + evidence[i], some | possible[i], n + 1)
                 continue
             if hash(key) in seen:
-                raise HCEPError(f"{table.name}: the rows of group {quote(key)} do not follow each other; sort them")
+                raise HCEPError(
+                    f"{table.name}: the rows of group {quote(key)} are not consecutive; sort the table by it"
+                )
             seen.add(hash(key))
             if len(ids) >= n_rows:
                 yield ids, _of_groups(groups)
@@ -419,7 +423,7 @@ class ScoreFile:
                 if not ids or key != ids[-1]:
                     if hash(key) in seen:
                         raise HCEPError(
-                            f"{self.name}: the rows of image {quote(key)} do not follow each other; sort them"
+                            f"{self.name}: the rows of image {quote(key)} are not consecutive; sort the table by it"
                         )
                     seen.add(hash(key))
                     if len(ids) >= n_rows:

@@ -101,15 +101,15 @@ def why_unknown(source: Path) -> str | None:
         return None
     where = repr(str(source))
     if source.name == DESCRIPTOR:
-        return f"{where} describes no Camtrap DP package: media.csv and observations.csv must be beside it"
+        return f"{where} does not describe a Camtrap DP package: media.csv and observations.csv must be beside it"
     if kind == ".json":
         decode(source, Any, "JSON")
     if name := format_of(source):
-        return f"{where} has {FORMATS[name].title}, which are scores and no list of photos; `hcep rollup` takes them"
+        return f"{where} has {FORMATS[name].title}, which are scores, not a list of photos; use `hcep rollup` for them"
     listing = [one for one in FORMATS.values() if one.suffix == kind and one.holds & {"labels", "boxes"}]
     known = [f"{one.title} ({', '.join(sorted(one.keys))})" for one in listing]
     keys = quoted(sorted(keys_of(source)), 6) or "nothing"
-    return f"{where} is of no known format: it has {keys}; expected {'; '.join(known)}"
+    return f"{where} is not in a known format: it has {keys}; expected {'; '.join(known)}"
 
 
 def read_annotations(source: Path, boxes: str | None = None) -> Annotations:
@@ -118,7 +118,7 @@ def read_annotations(source: Path, boxes: str | None = None) -> Annotations:
     if name is None or not FORMATS[name].holds & {"labels", "boxes"}:
         raise DatasetError(f"{str(source)!r} has neither labels nor boxes of images in a known format")
     if boxes is not None and name != "megadetector":
-        raise DatasetError(f"--boxes: {source.name} has {FORMATS[name].title}, all of whose boxes are used")
+        raise DatasetError(f"--boxes: {source.name} has {FORMATS[name].title}, and all of its boxes are used")
     module = import_module(f"hcep.formats.{name.removesuffix('_labels')}")
     annotations: Annotations = module.read_annotations(source, *([boxes] if name == "megadetector" else []))
     return annotations
@@ -134,6 +134,6 @@ def read_scores(source: Path) -> Scores | None:
         return None
     if "scores" not in FORMATS[name].holds:
         holders = ", ".join(one.title for one in FORMATS.values() if "scores" in one.holds)
-        raise HCEPError(f"{source.name} has {FORMATS[name].title}, and no scores of classes; {holders} have them")
+        raise HCEPError(f"{source.name} has {FORMATS[name].title}, and no class scores; {holders} have them")
     scores: Scores = import_module(f"hcep.formats.{name}").read_scores(source)
     return scores

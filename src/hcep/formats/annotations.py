@@ -9,7 +9,7 @@ from typing import NamedTuple
 from hcep._checks import is_number
 from hcep.embeddings.images import Box
 
-OUTSIDE, SEVERAL, UNLABELLED = "box outside of its image", "several labels", "without a label"
+OUTSIDE, SEVERAL, UNLABELLED = "box outside its image", "several labels", "without a label"
 Labels = Iterable[str | None]
 
 

@@ -141,7 +141,7 @@ def path_below(output: Path, one: AnsweredImage, data: Path) -> Path:
         if one.path is not None and one.path.resolve().is_relative_to(folder.resolve()):
             return one.path.resolve().relative_to(folder.resolve())
     if ".." in Path(file).parts or Path(file).is_absolute():
-        raise HCEPError(f"--output: the photo {quote(file)} would lie outside of {str(output)!r}")
+        raise HCEPError(f"--output: the photo {quote(file)} would be outside {str(output)!r}")
     return Path(file)
 
 

@@ -35,7 +35,7 @@ def read_annotations(source: Path) -> Annotations:
     files: dict[str, str] = {}
     for path in sorted((source / "data").iterdir() if (source / "data").is_dir() else ()):
         if path.stem in files and path.suffix.lower() in IMAGE_SUFFIXES:
-            raise DatasetError(f"{str(source)!r} has two images {path.stem!r} in data/; labels.json may mean either")
+            raise DatasetError(f"{str(source)!r} has two images {path.stem!r} in data/; so labels.json is ambiguous")
         if path.suffix.lower() in IMAGE_SUFFIXES:
             files[path.stem] = f"data/{path.name}"
     return annotations_of(_photo(files.get(key, key), value, content.classes) for key, value in content.labels.items())

@@ -50,8 +50,8 @@ def read_scores(source: Path) -> Scores:
     sources = [one.source for image in images for one in _processed(image)]
     fenced = sum("geofence" in one for one in sources)
     note = (
-        f"SpeciesNet's geofence changed {fenced:,} of {len(sources):,} predictions; the scores are those before it, so "
-        "give the possible classes with --only"
+        f"SpeciesNet's geofence changed {fenced:,} of {len(sources):,} predictions; these scores are from before that, "
+        "so list the possible classes with --only"
     )
     labels = {label for one in scores for label, _ in one.scores}
     return scores_of(source, scores, {label: lineage(label) for label in sorted(labels)}, [note] if fenced else [])

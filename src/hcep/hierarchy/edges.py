@@ -81,12 +81,12 @@ def read_edges(
     unconnected = [s for s in known if s not in position]
     if unconnected:
         raise HierarchyError(
-            f"names has concepts that are in no edge: {quoted(unconnected)}; add edges to them, or remove them"
+            f"names has concepts that no edge mentions: {quoted(unconnected)}; add edges for them, or remove them"
         )
     ids, parents = list(position), list(map(list, above))
     roots = [i for i, higher in enumerate(parents) if not higher]
     if root is not None and root not in position:
-        raise HierarchyError(f"root {quote(root)} is in no edge.{near_matches(root, ids)}")
+        raise HierarchyError(f"root {quote(root)} does not occur in any edge.{near_matches(root, ids)}")
     strays = [ids[i] for i in roots if ids[i] != root]
     if root is not None and strays:
         raise HierarchyError(
@@ -158,7 +158,7 @@ def longest_levels(ids: Sequence[str], parents: Sequence[Sequence[int]]) -> list
         deepest = ids[levels.index(max(levels))]
         raise HierarchyError(
             f"the hierarchy is {max(levels):,} levels deep, more than {MAX_DEPTH:,}, down to concept {quote(deepest)}; "
-            "check whether each row names the one before it as its parent"
+            "check whether each row has the previous row as its parent"
         )
     return levels
 
@@ -291,8 +291,8 @@ def many_paths(hierarchy: "Hierarchy") -> str:
     """A warning that a DAG has many rooted paths, and how to have fewer; empty if it does not, and for a tree."""
     if hierarchy.is_tree or hierarchy.n_paths <= MANY_PATHS:
         return ""
-    count = f"the hierarchy has {hierarchy.n_paths:,} rooted paths, which take time and memory"
-    return f"{count}; {FEWER_PATHS} keeps one per concept"
+    count = f"the hierarchy has {hierarchy.n_paths:,} rooted paths, which need much time and memory"
+    return f"{count}; {FEWER_PATHS} keeps one path per concept"
 
 
 def refuse_many_paths(hierarchy: "Hierarchy") -> None:
@@ -303,7 +303,7 @@ def refuse_many_paths(hierarchy: "Hierarchy") -> None:
     worst = quote(hierarchy.ids[int(np.argmax(n_paths))])
     raise HierarchyError(
         f"the hierarchy has {n_paths.sum() - 1.0:.3g} rooted paths, more than {MAX_PATHS:,}; concept {worst} alone has "
-        f"{n_paths.max():.3g}. Give concepts fewer parents, or keep one each: {FEWER_PATHS}"
+        f"{n_paths.max():.3g}. Give concepts fewer parents, or keep one parent each: {FEWER_PATHS}"
     )
 
 

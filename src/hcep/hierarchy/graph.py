@@ -208,7 +208,7 @@ class Hierarchy:
         if len(matches) == 1:
             return matches[0]
         if matches:
-            message = f"{quote(name)} is the name of {len(matches)} concepts; give the id of one: {quoted(matches)}"
+            message = f"{quote(name)} is the name of {len(matches)} concepts; give one of the ids {quoted(matches)}"
             raise HierarchyError(message)
         close = near_matches(name, dict.fromkeys([*self.ids, *map(self.name, self)]))
         raise HierarchyError(f"{quote(name)} is not a concept of this hierarchy.{close}")
@@ -349,7 +349,7 @@ class Hierarchy:
             return rank if rank in matches else matches[0]
         if not self.ranks:
             raise HierarchyError(
-                f"rank {quote(rank)}: the hierarchy has no ranks; the titles of level columns give them"
+                f"rank {quote(rank)}: the hierarchy has no ranks, which come from the titles of level columns"
             )
         close = near_matches(rank, self.rank_names)
         raise HierarchyError(

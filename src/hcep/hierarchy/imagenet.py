@@ -83,7 +83,7 @@ def imagenet_wnid(name: str) -> str:
         )
     if len(candidates) > 1:
         meanings = "; ".join(f"{wnid}: {_synsets()[wnid].gloss}" for wnid in candidates)
-        raise DatasetError(f"{quote(name)} is the name of {len(candidates)} synsets; give the id of one ({meanings})")
+        raise DatasetError(f"{quote(name)} is the name of {len(candidates)} synsets; give one of the ids ({meanings})")
     return candidates[0]
 
 

@@ -98,7 +98,7 @@ class AtomNames:
 
     def __post_init__(self) -> None:
         if len(self.by_edge) < len(self.atoms):
-            raise HierarchyError("atoms must have each pair of parent and child once; an edge is named twice")
+            raise HierarchyError("atoms must list each pair of parent and child once; an edge occurs twice")
 
     @cached_property
     def by_edge(self) -> Mapping[tuple[str, str], AtomName]:

@@ -111,7 +111,7 @@ def fit_data(
         images, n_labels = corrections.corrected(images)
         # Forced concepts become labels of a hierarchy, which must be above the classes that others are corrected to.
         images, n_forced = corrections.corrected(images, tree_above(_classes(images.y)))
-        changed = f"{n_labels + n_forced:,} of {len(images.X):,} images have another class in {corrections.path}"
+        changed = f"{n_labels + n_forced:,} of {len(images.X):,} images get another class from {corrections.path}"
         on_note(changed + _other_corrections(corrections, images, n_labels + n_forced))
     tree = tree_above(_classes(images.y))
     if tree is not None and hierarchy not in (None, "imagenet"):
@@ -182,8 +182,8 @@ def _other_corrections(corrections: Any, images: Embeddings, n_changed: int) -> 
     """Why the other corrections change no label; empty if there are no others."""
     n_here = len({key for key in images.hashes if key in corrections})
     n_elsewhere, n_same = len(corrections) - n_here, n_here - n_changed
-    reasons = [f"{n_elsewhere:,} are of other photos, which `hcep model learn` teaches"] if n_elsewhere > 0 else []
-    reasons += [f"{n_same:,} confirm the label or only say what a photo is not"] if n_same > 0 else []
+    reasons = [f"{n_elsewhere:,} are about other photos; `hcep model learn` uses them"] if n_elsewhere > 0 else []
+    reasons += [f"{n_same:,} confirm the label or only exclude concepts"] if n_same > 0 else []
     return f"; of its {len(corrections):,} corrections {' and '.join(reasons)}" if reasons else ""
 
 
@@ -235,5 +235,5 @@ def _merged(tree: Hierarchy) -> str:
     """A note about concepts with a single child, which the model merges into that child; empty without any."""
     merged = [f"{quote(name)} in {quote(tree.name(s))}" for s in tree.ids for _, name in tree.merged(s)]
     shown = ", ".join(merged[:3]) + (f" and {len(merged) - 3:,} more" if len(merged) > 3 else "")
-    many = f"{len(merged):,} concepts have a single child and are shown together with it, not as a step"
+    many = f"{len(merged):,} concepts have a single child and are shown together with it, not as a separate step"
     return f"{many}: {shown}" if merged else ""

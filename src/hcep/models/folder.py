@@ -49,7 +49,9 @@ def update_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     assert DOCUMENT in files
     with writing(folder):
         if ATOMS in files and _locate(folder, ATOMS).exists() and not _has_names(folder):
-            raise ModelError(f"cannot save to {str(folder)!r}: its {ATOMS} is not a model's; move it away")
+            raise ModelError(
+                f"cannot save to {str(folder)!r}: its {ATOMS} does not belong to a model; move it elsewhere"
+            )
         written = [name for name in NAMES if name in files]
         try:
             _complete(folder)
@@ -86,7 +88,7 @@ class ModelFiles:
             self._open |= {name: opened for name in NAMES if (opened := _opened(folder, name)) is not None}
             if _identity(folder) == document:  # no other save came between
                 return
-        raise ModelError(f"{str(folder)!r} is being saved over and over; try again later")
+        raise ModelError(f"{str(folder)!r} is being overwritten repeatedly; try again later")
 
     @property
     def names(self) -> list[str]:
@@ -177,11 +179,13 @@ def _refuse_strangers(folder: Path) -> None:
     document = _locate(folder, DOCUMENT)
     if document.is_file():
         if f'"{FORMAT}"'.encode() not in document.read_bytes():
-            raise ModelError(f"cannot save to {str(folder)!r}: its {DOCUMENT} is not a model's; give a new folder")
+            raise ModelError(
+                f"cannot save to {str(folder)!r}: its {DOCUMENT} does not belong to a model; give a new folder"
+            )
         return
     there = [name for name in NAMES if (folder / name).exists()]
     if there:
         raise ModelError(
-            f"cannot save to {str(folder)!r}: it has {quoted(there)} but no model, and saving would overwrite that; "
+            f"cannot save to {str(folder)!r}: it has {quoted(there)} but no model, and saving would overwrite it; "
             "give a new folder"
         )

@@ -77,7 +77,9 @@ def from_pretrained(pretrained_model_name_or_path: str | PathLike[str], **option
 def _files(model: HCEPClassifier | str | PathLike[str], repo_id: str, details: dict[str, Any]) -> dict[str, bytes]:
     if isinstance(model, str | PathLike):
         if details:
-            raise ModelError(f"{quoted(details)}: a folder contains its details; give them when you save the model")
+            raise ModelError(
+                f"{quoted(details)}: a saved model already has its details; pass them when you save the model"
+            )
         saved = read_model(model)
         _ = saved.classifier, saved.atom_names
         names = [name for name in NAMES if name not in OPTIONAL or name in saved.document.files]
@@ -113,7 +115,9 @@ def _reason(error: Exception) -> str:
     answers = (getattr(getattr(link, "response", None), "status_code", None) for link in chain)
     status = next((answer for answer in answers if answer is not None), None)
     if status in (401, 403):
-        return "the hub refuses; run `hf auth login` or pass token=, and check that the token may write there"
+        return (
+            "the hub refused the request; run `hf auth login` or pass token=, and check that the token may write there"
+        )
     if status == 404:
         return "no such repository or revision on the hub; a private one also needs a token (`hf auth login`)"
     # A response, even an error, means that the hub was reached; the client may wrap it as if it were not.

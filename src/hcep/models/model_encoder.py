@@ -57,7 +57,7 @@ def load_model_encoder(
             f"--allow-download (or set {ALLOW_DOWNLOAD}=1), or name it yourself with --encoder"
         ) from None
     except HCEPError as error:
-        hint = "" if wanted else "; the model records this encoder, pass --encoder if it has moved"
+        hint = "" if wanted else "; the model records this encoder: if it has moved, pass --encoder"
         raise HCEPError(f"{error}{hint}") from None
     if known.fingerprint not in (None, encoder.fingerprint):
         raise HCEPError(f"encoder {quote(encoder.name)} is not the encoder of the model: its fingerprint differs")

@@ -56,7 +56,9 @@ def export_space(model: SavedModel, folder: Path, encoder: str | None = None) ->
     _export(model, folder, "app.py", "space.py.txt", encoder)
     write_text(folder / "requirements.txt", "numpy\nonnxruntime\npillow\n")
     title = json.dumps(folder.resolve().name, ensure_ascii=False)  # YAML reads JSON's strings
-    about = f"{len(model.classes):,} classes, answered at the level that is sure. Exported by hcep {hcep.__version__}."
+    about = (
+        f"{len(model.classes):,} classes, answered as specifically as it is sure. Exported by hcep {hcep.__version__}."
+    )
     write_text(folder / "README.md", f"---\ntitle: {title}\nsdk: gradio\napp_file: app.py\n---\n\n{about}\n")
 
 

@@ -277,7 +277,7 @@ def learning_base(saved: SavedModel) -> SavedModel:
         return saved
     place = next((saved.folder / VERSIONS).glob(f"[0-9]*-{base[:12]}"), None)
     if place is None or SavedModel(place).document.checksum != base:
-        raise ModelError(f"{str(saved.folder)!r}: the version that was learned from is not in {VERSIONS}/")
+        raise ModelError(f"{str(saved.folder)!r}: the version before learning is not in {VERSIONS}/")
     return SavedModel(place)
 
 

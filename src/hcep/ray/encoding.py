@@ -65,7 +65,7 @@ def encode(
     resume: bool = True,
     **cluster: Any,
 ) -> EncodeReport:
-    """Encode images into a store on a Ray cluster; run it again to resume, or to add new images.
+    """Encode images into a store on a Ray cluster; run the command again to resume, or to add new images.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ class EncodeShard:
                 table = table.set_column(at, table.schema.field(at), pa.array(values, table.schema.field(at).type))
             shards.append(disk.write_shard(scratch, self.plan.first_number + number, table))
             self.plan.staging.write(shards[-1].file, (scratch / shards[-1].file).read_bytes())
-        skipped = [*manifest.skipped, *(SkippedImage(key, "", "the worker that opened it died") for key in deadly)]
+        skipped = [*manifest.skipped, *(SkippedImage(key, "", "the worker that opened it crashed") for key in deadly)]
         named = [msgspec.structs.replace(one, path=paths[place[one.id]]) for one in skipped]
         return {"shards": msgspec.to_builtins(shards), "skipped": msgspec.to_builtins(named)}
 

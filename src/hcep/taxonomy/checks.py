@@ -88,7 +88,7 @@ def lint(hierarchy: Hierarchy, classes: Iterable[str] | None = None) -> list[Fin
         return [Finding("error", "too-many-paths", str(error), ())]
     labels = dict.fromkeys(class_ids(hierarchy, classes or ()).values())
     chains = [s for s in hierarchy.ids[1:] if len(hierarchy.children(s)) == 1 and s not in labels]
-    text = "with one child; a model merges each into its child, and --collapse does so in the file"
+    text = "with one child; a model merges each into its child, and --collapse does the same in the file"
     findings = findings_about("warning", "chain", chains, text, fixes=map(Collapse, chains), safe=False)
     findings += [finding for check in (_graph, _names, _levels) for finding in check(hierarchy)]
     return findings + (_classes(hierarchy, list(labels)) if classes is not None else [])
@@ -125,7 +125,7 @@ def _graph(hierarchy: Hierarchy) -> Iterator[Finding]:
     yield from findings_about("note", "several-parents", several, text, examples=parents)
     above = ((s, {a for p in hierarchy.parents(s) for a in hierarchy.ancestors(p)}) for s in several)
     cuts = [Cut(parent, s) for s, higher in above for parent in hierarchy.parents(s) if parent in higher]
-    text = "below a concept and also directly below one above it; remove that edge, a shortcut"
+    text = "below a concept and also directly below that concept's ancestor; remove this shortcut"
     yield from findings_about("warning", "shortcut", dict.fromkeys(cut.child for cut in cuts), text, fixes=cuts)
 
 
@@ -166,7 +166,7 @@ def _levels(hierarchy: Hierarchy) -> Iterator[Finding]:
     top, levels = hierarchy.root, hierarchy.levels[hierarchy.leaf_index]
     if levels.min() * 3 <= levels.max():
         shallow = tuple(hierarchy.ids[i] for i in hierarchy.leaf_index[np.argsort(levels, kind="stable")[:5]])
-        text = f"leaves lie {levels.min()} to {levels.max()} steps below the root; group the shallow ones"
+        text = f"leaves are {levels.min()} to {levels.max()} steps below the root; group the shallow ones"
         yield Finding("note", "uneven-depth", text, shallow)
     if hierarchy.depth == 1:
         text = "the hierarchy is flat: every path has one concept and explains nothing; add concepts above the classes"
@@ -175,10 +175,10 @@ def _levels(hierarchy: Hierarchy) -> Iterator[Finding]:
     # Below a virtual root they were reported as orphans.
     below = () if is_virtual(top) else hierarchy.children(top)
     leaves = [s for s in below if hierarchy.is_leaf(s) and hierarchy.parents(s) == (top,)]
-    text = "directly below the root, without a group; move below a concept"
+    text = "directly below the root, without a group; move each below a concept"
     yield from findings_about("note", "leaf-at-root", leaves, text, noun="class")
     wide = [s for s in hierarchy if len(hierarchy.children(s)) >= WIDE]
-    yield from findings_about("note", "wide", wide, f"with {WIDE} or more children; add concepts between")
+    yield from findings_about("note", "wide", wide, f"with {WIDE} or more children; add intermediate concepts")
 
 
 def _classes(hierarchy: Hierarchy, classes: list[str]) -> list[Finding]:
@@ -188,8 +188,8 @@ def _classes(hierarchy: Hierarchy, classes: list[str]) -> list[Finding]:
     extra = [leaf for leaf in hierarchy.leaves if hierarchy.class_of(leaf) not in wanted]
     near = (f"{quote(c)}: {near_matches(c, hierarchy.ids).strip() or 'no near match'}" for c in missing[:20])
     unknown = "of the data not in the hierarchy; add it below a parent, or correct the label"
-    above = "of the data with concepts below; each gets a leaf of its own below itself"
-    unused = "without a class in the data; left out when a model is fitted"
+    above = "of the data with concepts below; each gets its own leaf"
+    unused = "without a class in the data; omitted when a model is fitted"
     return [
         *findings_about("error", "missing-class", missing, unknown, noun="class", examples=near),
         *findings_about("note", "inner-class", inner, above, noun="class"),

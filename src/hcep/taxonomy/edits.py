@@ -36,7 +36,7 @@ class WorkingCopy:
         matches = [synset for synset in matches if self.class_of.get(synset) not in matches]  # the class, not its leaf
         if len(matches) > 1:
             raise HierarchyError(
-                f"{quote(concept)} is the name of {len(matches)} concepts; give one id: {quoted(matches)}"
+                f"{quote(concept)} is the name of {len(matches)} concepts; give one of the ids {quoted(matches)}"
             )
         if not matches:
             known = [*self.parents, *(name for synset, name in self.names.items() if name != synset)]
@@ -104,10 +104,10 @@ class WorkingCopy:
             raise HierarchyError(f"{self.label(synset)} is the root{instead}")
 
     def refuse_cycle(self, parent: str, child: str) -> None:
-        """Raise if an edge parent → child would close a cycle."""
+        """Raise if an edge parent → child would create a cycle."""
         if child == parent or child in reach([parent], self.parents.__getitem__):
             where = "is the same concept" if parent == child else f"is below {self.label(child)}"
-            raise HierarchyError(f"this would close a cycle: {self.label(parent)} {where}")
+            raise HierarchyError(f"this would create a cycle: {self.label(parent)} {where}")
 
     def refuse_own_leaf_parent(self, parent: str) -> None:
         if parent in self.class_of:
@@ -279,7 +279,9 @@ class Collapse(Edit):
         child, *others = copy.children[synset] or [""]
         if others or not child:
             n_children = len(copy.children[synset])
-            raise HierarchyError(f"{copy.label(synset)} has {n_children} children; only a concept with one collapses")
+            raise HierarchyError(
+                f"{copy.label(synset)} has {n_children} children; only a concept with a single child can be collapsed"
+            )
         if synset == copy.root:
             if not copy.children[child]:
                 raise HierarchyError(f"{copy.label(synset)} is the root, with only {copy.label(child)} below it")
@@ -370,7 +372,7 @@ def _parts(option: str, form: str, text: str, *checks: Callable[[str], bool]) ->
         return pieces  # "pet:animal:cat" adds "pet"; hardly anybody means the name "pet:animal"
     if not ways and 2 <= len(pieces) <= len(checks) and all(pieces):
         return pieces  # an unknown concept: the edit's own error names it, with near matches
-    what = "can be split in several ways" if ways else "has another form, or names no concept"
+    what = "can be split in several ways" if ways else "has a different form, or names no concept"
     raise HCEPError(f"{option}: expected {form}; {quote(text)} {what}. Give concepts by their ids")
 
 

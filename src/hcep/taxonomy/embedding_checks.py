@@ -145,11 +145,12 @@ def _containment(images: _Images) -> Iterator[Finding]:
         rows = images.below(*outside)
         text = (
             f"{quote(hierarchy.name(synset))}: photos of {len(outside)} of the {len(angles[i])} concepts below it look "
-            f"unlike the others, {_likeness(hierarchy, units, i, outside[0])}; check these images, or split the concept"
+            f"different from the others, {_likeness(hierarchy, units, i, outside[0])}; check these images, "
+            "or split the concept"
         )
         yield images.finding("containment", text, (synset, *outside), rows, -(unit_rows(images.x[rows]) @ units[i]))
     rest = [hierarchy.ids[i] for i in worst[N_SYNSETS:]]
-    yield from _more("containment", rest, "photos of concepts below look unlike the others")
+    yield from _more("containment", rest, "photos of concepts below look different from the others")
 
 
 def _likeness(hierarchy: Hierarchy, units: Floats, i: int, synset: str) -> str:

@@ -112,7 +112,7 @@ class WordNet:
                     f"{quote(synset)} is not the id of a {self.pos}, such as {quote(self._id(1740))}; see pos="
                 )
             if int(synset[1:]) not in self.tables.synsets:
-                cause = f"ImageNet's ids are from WordNet 3.0, and this database is {version}: pass database= with 3.0"
+                cause = f"ImageNet's ids are from WordNet 3.0, but this database is {version}: pass database= of 3.0"
                 cause = "ids of other versions differ" if version == "3.0" else cause
                 raise HierarchyError(f"{quote(synset)} is not in WordNet {version} in {str(self.folder)!r}; {cause}")
             return synset

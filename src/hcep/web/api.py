@@ -98,7 +98,7 @@ Photos = Annotated[Uploads, Depends()]
 def refuse_coverage(coverage: Annotated[str | None, Form(include_in_schema=False)] = None) -> None:
     """Say the new name of a field, which would otherwise be ignored."""
     if coverage is not None:
-        raise HCEPError("coverage is now: sure")
+        raise HCEPError("coverage was renamed to sure")
 
 
 _RENAMED = [Depends(refuse_coverage)]

@@ -223,7 +223,7 @@ class Collection:
         """How the label of a photo agrees with the answer, and whether that is "good", "bad" or neither."""
         label, best = self.label_name(row), int(self.left_out[row])
         is_right = bool(self.own_masks["right"][row])
-        words = "The label says the same" if is_right and self.truth[row] >= 0 else f"The label says {label}"
+        words = "The label agrees" if is_right and self.truth[row] >= 0 else f"The label says {label}"
         if best < 0 or self.model.levels.is_below(self.left_out[row], self.label[row]):
             return f"{words}.", "good" if is_right else "bad" if self.is_wrong[row] else ""
         other = f"{with_article(self.class_names[best])}, {percent(float(self.left_out_probability[row]))}"

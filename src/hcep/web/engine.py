@@ -203,7 +203,7 @@ class Engine:
     def photo(self, key: str) -> Photo:
         """A photo by its id; raises PhotoNotFoundError if the server does not remember it."""
         if key not in self._photos:
-            raise PhotoNotFoundError(f"the server does not remember the photo {key[:12]!r}; upload it again")
+            raise PhotoNotFoundError(f"the server no longer has the photo {key[:12]!r}; upload it again")
         self._photos.move_to_end(key)
         return self._photos[key]
 

@@ -146,7 +146,7 @@ class Project:
         tree = None if self.tree is None else str(self.tree)
 
         def note(words: str) -> None:
-            on_note(words.partition("; decided by its cells")[0])  # the rest names options of the command line
+            on_note(words.partition("; inferred from its cells")[0])  # the rest names options of the command line
 
         try:
             with listening(listen):
@@ -162,7 +162,7 @@ class Project:
 def _about_the_table(problem: str, file: str) -> str:
     """A problem with a file as one with the pasted table, without options of the command line."""
     if "has one column" in problem:
-        return "the table has one column; it needs a column per level, the classes in the last one"
+        return "the table has one column; it needs one column per level, with the classes in the last column"
     return OPTION.sub("", problem.replace(file, "the table")).removeprefix("the table: ")
 
 

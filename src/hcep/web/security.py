@@ -160,7 +160,7 @@ class Guard:
         """Why a request is refused; None if it is not."""
         host, origin = headers.get("host", "").lower(), headers.get("origin")
         if self.token is None and re.sub(r":\d+\Z", "", host) not in LOOPBACK:
-            return 421, f"this server does not answer to the name {host[:100]!r}", {}
+            return 421, f"this server does not accept the host name {host[:100]!r}", {}
         is_change = scope.get("method", "GET") not in ("GET", "HEAD", "OPTIONS")
         foreign = is_change and headers.get("sec-fetch-site") in ("cross-site", "same-site")
         if foreign or (origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}")):
@@ -176,7 +176,7 @@ class Guard:
         if scope["type"] == "websocket" and self._sockets[who] >= MAX_SOCKETS_EACH:
             return 429, "too many pages are open from this address; close some", later
         if int(length) and self._uploads[who] >= MAX_UPLOADS_EACH:
-            return 429, "too many requests at a time from this address; try again in 2 seconds", later
+            return 429, "too many simultaneous requests from this address; try again in 2 seconds", later
         is_full = scope["type"] == "websocket" and self._sockets.total() >= MAX_SOCKETS
         if is_full or self._reading + int(length) > MAX_READING:
             return 503, "the server is busy; try again in 2 seconds", later
@@ -233,11 +233,11 @@ def malformed(text: str | None) -> str:
     if len(text) > MAX_MESSAGE:
         return f"a message of more than {MAX_MESSAGE:,} characters"
     if text[:1] not in set("0123456"):
-        return "a message of no known kind"
+        return "a message of an unknown kind"
     if not text.startswith("4"):
         return "" if len(text) < 200 else "a message that is too long for its kind"
     if text[1:2] not in set("01234"):
-        return "a packet of no known kind"
+        return "a packet of an unknown kind"
     if text[1] != "2":
         return ""
     try:
@@ -251,10 +251,10 @@ def malformed(text: str | None) -> str:
         return f'the message "{name}" has no fields'
     for field, kind in EVENTS[name].items():
         if not isinstance(fields.get(field), kind):
-            return f'the message "{name}" has no proper {field}'
+            return f'the message "{name}" has no valid {field}'
     args = fields.get("args", [])
     if not isinstance(args, list) or not all(arg is None or isinstance(arg, str) for arg in args):
-        return f'the message "{name}" has no proper args'
+        return f'the message "{name}" has no valid args'
     return ""
 
 
@@ -281,7 +281,7 @@ class BriefLog(logging.Filter):
             message = f"{message.splitlines()[0]} ({type(error).__name__}: {error})"
             record.exc_info = record.exc_text = None
         message = "".join(one if one.isprintable() else " " for one in message)[:MAX_LINE]
-        more = "; further lines of this minute are left out" if self._n == MAX_LINES else ""
+        more = "; further log lines of this minute are omitted" if self._n == MAX_LINES else ""
         record.msg, record.args = message + more, ()
         return True
 

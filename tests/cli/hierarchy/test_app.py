@@ -71,7 +71,7 @@ def test_convert_and_refuse_to_overwrite(file, tmp_path, pets):
     target = tmp_path / "pets.tsv"
     assert run("convert", file, target).exit_code == 0
     assert read_hierarchy(target) == pets
-    with pytest.raises(HCEPError, match=r"TARGET: .* exists already; pass --overwrite"):
+    with pytest.raises(HCEPError, match=r"TARGET: .* already exists; pass --overwrite"):
         raise run("convert", file, target).exception
     assert run("convert", file, target, "--overwrite", "--collapse", "--single-parent", "first").exit_code == 0
 

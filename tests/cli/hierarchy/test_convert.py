@@ -169,7 +169,7 @@ def test_wordnet_asks_for_the_sense(database, tmp_path, monkeypatch, capsys):
 
 def test_wordnet_does_not_overwrite(database, tmp_path):
     (tmp_path / "h.json").write_text("precious")
-    with pytest.raises(HCEPError, match=r"--output: .* exists already; pass --overwrite"):
+    with pytest.raises(HCEPError, match=r"--output: .* already exists; pass --overwrite"):
         raise CliRunner().invoke(app, ["induce", "wordnet", "dog", "-o", str(tmp_path / "h.json")]).exception
     assert (tmp_path / "h.json").read_text() == "precious"
 

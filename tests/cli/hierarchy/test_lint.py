@@ -72,7 +72,7 @@ def test_a_cycle_is_reported_and_nothing_is_written(cycle, tmp_path):
     assert result.exit_code == 1
     assert "'a' → 'b' → 'c' → 'a'" in result.stdout
     assert "not a hierarchy: 1 finding; names, depth and classes are checked once the errors are fixed" in result.stdout
-    assert result.stdout.endswith("nothing written; fix the errors above by hand first\n")
+    assert result.stdout.endswith("nothing was written; fix the errors above by hand first\n")
     assert "no change" not in result.stdout
     assert not (tmp_path / "out.csv").exists()
 
@@ -99,7 +99,7 @@ def test_fix_shows_what_changed_and_writes_on_request_only(broken, tmp_path):
     ):
         assert line in shown.stdout
     assert "merged" not in shown.stdout
-    assert "nothing written" in shown.stdout
+    assert "nothing was written" in shown.stdout
     assert broken.read_text() == before
     result = run("lint", broken, "--fix", "-o", tmp_path / "out.csv")
     assert result.exit_code == 0
@@ -201,7 +201,7 @@ def test_children_nearer_to_another_parent_without_a_clear_gain_are_named(odd_on
     arrays = dict(np.load(data))
     np.savez(tmp_path / "few.npz", **{name: arrays[name][::6] for name in ("embeddings", "labels")})
     shown = run("lint", file, "--data", tmp_path / "few.npz").stdout
-    assert "1 concept with photos that look more like another parent; moving them has no clear gain" in shown
+    assert "1 concept with photos that look more like another parent; moving them brings no clear improvement" in shown
     assert "'bat' more like 'vehicle' than 'animal'" in shown
     assert "1 more" not in shown
 
@@ -237,7 +237,7 @@ def test_a_chain_that_is_a_class_stays(broken, tmp_path):
 def test_invalid_outputs_are_rejected(broken, monkeypatch):
     monkeypatch.chdir(broken.parent)
     (broken.parent / "there.csv").write_text("kept")
-    with pytest.raises(HCEPError, match=r"--output: 'there.csv' exists already; pass --overwrite"):
+    with pytest.raises(HCEPError, match=r"--output: 'there.csv' already exists; pass --overwrite"):
         raise run("lint", broken, "--fix", "-o", "there.csv").exception
     with pytest.raises(HCEPError, match="give --output or --in-place, not both"):
         raise run("lint", broken, "--fix", "-o", "new.csv", "--in-place").exception
@@ -318,7 +318,7 @@ def test_edit_shows_without_writing(pets_file):
     result = run("edit", pets_file, "--move", "fox:vehicle")
     assert result.exit_code == 0
     assert result.stdout.splitlines()[:2] == ["- animal → fox", "+ vehicle → fox"]
-    assert "nothing written" in result.stdout
+    assert "nothing was written" in result.stdout
     assert pets_file.read_text() == before
 
 
@@ -338,7 +338,7 @@ def test_edit_applies_all_edits_at_once_and_writes(pets_file, tmp_path):
     after = read_hierarchy(out)
     assert after.children("thing") == ("animal", "motor car", "bus")
     assert after.children("pet") == ("cat", "dog", "fox")
-    with pytest.raises(HCEPError, match=r"--output: .* exists already; pass --overwrite"):
+    with pytest.raises(HCEPError, match=r"--output: .* already exists; pass --overwrite"):
         raise run("edit", pets_file, *words, "-o", out).exception
 
 
@@ -391,7 +391,7 @@ def test_concepts_may_move_below_a_leaf_that_is_not_a_class_or_below_a_new_conce
         (("--move", "fix:vehicle"), "'fix' is neither the id nor the name of a concept. Near matches: 'fox'"),
         (("--add", "pet"), "--add: expected NAME:PARENT"),
         (("--merge", ":"), "--merge: expected CONCEPT:INTO"),
-        (("--move", "animal:cat"), "close a cycle"),
+        (("--move", "animal:cat"), "create a cycle"),
         (("--move", "dog:cat"), r"class 'cat' would be lost: with 'dog' below it.* \(--add NAME:PARENT:cat"),
     ],
 )

@@ -110,7 +110,7 @@ def test_llm_without_an_answer_writes_nothing(classes, output, server):
 
 def test_nothing_is_asked_before_the_output_is_known_to_be_writable(classes, output, server, tmp_path):
     output.write_text("mine")
-    with pytest.raises(HCEPError, match=r"--output: .* exists already; pass --overwrite"):
+    with pytest.raises(HCEPError, match=r"--output: .* already exists; pass --overwrite"):
         invoke("llm", classes, "-o", output, "--llm", "m", "--base-url", server.url)
     with pytest.raises(HCEPError, match="there is no folder"):
         invoke("llm", classes, "-o", tmp_path / "no" / "tree.json", "--llm", "m", "--base-url", server.url)

@@ -88,7 +88,7 @@ NETWORK = [
 
 @pytest.mark.parametrize("error", NETWORK, ids=lambda e: type(e).__name__)
 def test_network_errors_name_the_offline_choices(answering, error):
-    message = "^timm:x is not on this machine and its hub cannot be reached"
+    message = "^timm:x is not on this machine, and the hub cannot be reached"
     with pytest.raises(HubUnreachableError, match=message) as found, loading("timm:x", local=False):
         raise caused(by=error)
     assert "'efficientnet-lite2'" in str(found.value)
@@ -101,7 +101,7 @@ ABSENT = [named("RepositoryNotFoundError")("404"), named("HFValidationError")("b
 @pytest.mark.parametrize("error", ABSENT, ids=lambda e: type(e).__name__)
 def test_a_model_that_is_missing_on_the_hub(answering, error):
     with (
-        pytest.raises(HCEPError, match=r"^timm:x: the hub has no such model, or denies access"),
+        pytest.raises(HCEPError, match=r"^timm:x: the hub has no such model or denies access"),
         loading("timm:x", local=False),
     ):
         raise caused(by=error)

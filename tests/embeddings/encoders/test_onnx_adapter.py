@@ -94,7 +94,7 @@ def test_photos_run_one_by_one_if_a_vector_depends_on_its_batch(tmp_path, caplog
     assert np.array_equal(encoder.encode_images(photos), alone)
     encoder.encode_images(photos[:2])
     assert [m.partition(": ")[2] for m in caplog.messages] == [
-        "the vector of a photo depends on its batch (dynamic quantisation), so photos run one by one"
+        "the vector of a photo depends on its batch (dynamic quantisation), so photos are encoded one at a time"
     ]
 
 

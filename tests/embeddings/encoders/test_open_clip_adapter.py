@@ -201,7 +201,7 @@ def test_a_folder_without_weights(open_clip, tmp_path):
 
 @pytest.mark.parametrize("name", ["ViT-L-14/openai", "hf-hub:timm/ViT-B-16-SigLIP"])
 def test_without_a_hub(no_hub, name, caplog):
-    with pytest.raises(HubUnreachableError, match=f"^open_clip:{name} is not on this machine and its hub cannot be"):
+    with pytest.raises(HubUnreachableError, match=f"^open_clip:{name} is not on this machine, and the hub cannot be"):
         load_encoder(f"open_clip:{name}")
     assert caplog.text == ""
 

@@ -104,7 +104,9 @@ def test_weights_of_another_model(timm, tmp_path):
 
 @pytest.mark.parametrize("name", ["test_vit.r160_in1k", "hf-hub:timm/test_vit.r160_in1k"])
 def test_without_a_hub(no_hub, name):
-    with pytest.raises(HubUnreachableError, match=f"^timm:{name} is not on this machine and its hub cannot be reached"):
+    with pytest.raises(
+        HubUnreachableError, match=f"^timm:{name} is not on this machine, and the hub cannot be reached"
+    ):
         load_encoder(f"timm:{name}")
 
 

@@ -174,7 +174,7 @@ def test_a_model_without_image_embeddings(transformers, tmp_path):
     config = transformers.ViTConfig(**VISION)
     transformers.ViTModel(config).save_pretrained(tmp_path)
     (tmp_path / "preprocessor_config.json").write_text(SIGLIP_IMAGES)
-    with pytest.raises(HCEPError, match="is a ViTModel, without image embeddings; try timm: or onnx:"):
+    with pytest.raises(HCEPError, match="is a ViTModel, which gives no image embeddings; try timm: or onnx:"):
         load_encoder(f"transformers:{tmp_path}")
 
 
@@ -186,7 +186,9 @@ def test_a_folder_without_a_model(tmp_path):
 
 @pytest.mark.parametrize("name", ["google/siglip-base-patch16-224", "openai/clip-vit-large-patch14"])
 def test_without_a_hub(no_hub, name):
-    with pytest.raises(HubUnreachableError, match=f"^transformers:{name} is not on this machine and its hub cannot be"):
+    with pytest.raises(
+        HubUnreachableError, match=f"^transformers:{name} is not on this machine, and the hub cannot be"
+    ):
         load_encoder(f"transformers:{name}")
 
 

@@ -191,7 +191,7 @@ def test_one_flipped_bit_is_found_and_named(folder, store):
     content = bytearray(shard.read_bytes())
     content[len(content) // 3] ^= 1
     shard.write_bytes(content)
-    with pytest.raises(StoreError, match=r"1 of 4 shards of .* damaged \(shard-000001.parquet: its checksum is not"):
+    with pytest.raises(StoreError, match=r"1 of 4 shards of .* damaged \(shard-000001.parquet: its checksum differs"):
         store.verify()
 
 

@@ -118,7 +118,7 @@ BAD = {
     "flood.rdf": (FLOOD.encode(), r"flood\.rdf: XML entities expand 30,4\d\d characters to 4,000,000"),
     "attributes.rdf": (ATTRIBUTES.encode(), r"attributes\.rdf: XML DOCTYPE gives <x> the attribute 'a'"),
     "cut.rdf": (OWL[:60].encode(), r"cut\.rdf, line 2: is not XML"),
-    "cut.ttl": (b"@prefix a: <http://a/> .\na:b a:c", r"cut\.ttl: is not turtle .* ends within a statement"),
+    "cut.ttl": (b"@prefix a: <http://a/> .\na:b a:c", r"cut\.ttl: is not turtle .* ends in the middle of a statement"),
     "verb.ttl": (b"@prefix a: <http://a/> .\na:b a:c .\n", r"verb\.ttl, line 2: is not turtle"),
     "nothing.nt": (b"<http://a/b> <http://a/c> <http://a/d> .\n", r"nothing\.nt: has no skos:broader"),
     "remote.jsonld": (JSONLD.encode(), r"remote\.jsonld: its context is at another address, 'http://127\.0\.0\.1:9"),

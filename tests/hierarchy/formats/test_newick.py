@@ -37,7 +37,7 @@ def test_inner_nodes_without_labels(read):
         *(("inner 4", leaf) for leaf in "cd"),
     )
     assert notes[0] == "skipped: 1 support value of inner nodes"
-    assert notes[1] == "named by the reader: 3 inner nodes without a label, 'inner 1' and so on"
+    assert notes[1] == "named 'inner 1' and so on: 3 inner nodes without a label"
 
 
 def test_numbers_in_quotes_are_labels(tmp_path):
@@ -116,7 +116,7 @@ def test_several_trees_are_chosen_by_name_or_number(read):
 
 
 def test_nexus_without_a_tree(read):
-    with pytest.raises(HierarchyError, match="is NEXUS without a tree; expected 'begin trees; tree NAME ="):
+    with pytest.raises(HierarchyError, match="is a NEXUS file without a tree; expected 'begin trees; tree NAME ="):
         read("#NEXUS\nbegin taxa;\nend;\n")
 
 

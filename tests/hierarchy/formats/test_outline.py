@@ -62,7 +62,9 @@ def test_what_is_below_a_synset_is_written_once(tmp_path):
 def test_synsets_of_one_name_carry_their_ids(tmp_path):
     h = Hierarchy.from_edges([("r", "n1", "crane"), ("r", "n2", "crane"), ("r", "crane (n1)")])
     lost = write_hierarchy(h, tmp_path / "h.txt")
-    assert lost == ("outline: names kept, ids lost (2 concepts); a name that several share is followed by the id",)
+    assert lost == (
+        "outline: names kept, ids lost (2 concepts); a name that several concepts share is followed by the id",
+    )
     assert read_hierarchy(tmp_path / "h.txt").leaves == ("crane (n1)'", "crane (n2)", "crane (n1)")
 
 

@@ -141,7 +141,7 @@ def test_one_tree_in_many_dialects(name, tmp_path):
         (
             "ids.txt",
             "1 - A\n2 - A > B\n3 - A > C\nD > E\n",
-            r"ids\.txt, line 4: has no id at the start, as other lines do",
+            r"ids\.txt, line 4: has no id at the start, although other lines do",
         ),
         (
             "empty.txt",

@@ -94,7 +94,7 @@ def test_a_dag_comes_back_equal(known, dag, tmp_path):
 def test_a_dag_comes_back_in_another_order(known, dag, tmp_path):
     file = tmp_path / f"h{known.extensions[0]}"
     assert write_hierarchy(dag, file) == (
-        f"{known.name}: concepts, and with them a dictionary's atoms, will be numbered in another order",
+        f"{known.name}: concepts, and with them a dictionary's atoms, will be numbered in a different order",
     )
     assert same_graph(read_hierarchy(file), dag)
 
@@ -144,7 +144,7 @@ def test_collapsed_chains_are_kept_or_reported_as_lost(known, tmp_path):
 @pytest.mark.parametrize("known", BOTH_WAYS, ids=lambda f: f.name)
 def test_inner_classes_are_kept_or_reported_as_lost(known, pets, tmp_path):
     lost = write_hierarchy(pets.with_classes(["animal"]), tmp_path / f"h{known.extensions[0]}")
-    what = "1 class above other classes ('animal') written as a concept alone"
+    what = "1 class above other classes ('animal') written only as a concept"
     told = f"{known.name}: {what}; images with this label make it a class again"
     assert (told in lost) == ("classes" not in known.keeps)
 

@@ -220,7 +220,7 @@ def test_other_columns_are_not_kept(read):
     text = "\n".join(["Family,Species,Common name,Note", *rows])
     h = read(text, on_note=notes.append)
     assert notes[1:] == [
-        "not a level, but kept for tables that are written: 'Common name'",
+        "not a level, but kept when a table is written: 'Common name'",
         "columns that were ignored: 'Note'",
     ]
     assert "Ann" not in h.to_json()

@@ -19,7 +19,7 @@ REFUSED = {
     ),
     "facets.csv": (
         "Colour,Shape,Toy\nred,round,ball\nred,square,block\nblue,round,marble\nblue,square,dice\ngreen,round,hoop\n",
-        r"neither an edge list .* nor level columns: 'round' of column 'Shape' appears below several of column",
+        r"neither an edge list .* nor level columns: 'round' of column 'Shape' appears below several values of column",
     ),
     "between-two-levels.csv": (
         "Kingdom,Habitat,Family,Species\nAnimalia,land,Felidae,cat\nAnimalia,water,Phocidae,seal\n"
@@ -45,11 +45,11 @@ REFUSED = {
     ),
     "note-below.csv": (
         "Class,Family,Species\nAves,Corvidae,raven\nAves,Paridae,tit\n\nSource: our museum\n",
-        r"line 5: 'Source: our museum' is alone below the table, after an empty row; remove it",
+        r"line 5: 'Source: our museum' stands alone below the table, after an empty row; remove it",
     ),
     "two-delimiters.csv": (
         "a,b;c\nd,e;f\ng,h;i\n",
-        r"its cells may be separated by ',', ';': each splits every line alike; pass delimiter= \(-O delimiter=",
+        r"its cells may be separated by ',', ';': each splits every line in the same way; pass delimiter=",
     ),
     "one-column.csv": (
         "Species\ncat\ndog\n",
@@ -61,7 +61,7 @@ REFUSED = {
     ),
     "classes-named-class.csv": (
         "class,family,order\nfelis,Felidae,Carnivora\ncanis,Canidae,Carnivora\n",
-        r"nor level columns: 'Carnivora' of column 'order' appears below several of column 'class'; pass levels=",
+        r"'Carnivora' of column 'order' appears below several values of column 'class'; pass levels=",
     ),
     "numbers-above.csv": (
         "order,product\n1001,milk\n1001,bread\n1002,eggs\n",
@@ -158,11 +158,11 @@ def test_options_that_do_not_fit(options, match, tmp_path):
 def test_a_decision_by_cells_names_the_option_that_changes_it(tmp_path):
     levels = read_described(written(tmp_path, "a.csv", "Type,Sub,Item\nF,C,o\nF,C,l\nV,R,c\n"))[1]
     assert levels == (
-        "a.csv: level columns Type > Sub > Item, 3 levels, 3 classes; decided by its cells; "
+        "a.csv: level columns Type > Sub > Item, 3 levels, 3 classes; inferred from its cells; "
         "if it is an edge list, pass -O parent=COLUMN -O child=COLUMN"
     )
     edges = read_described(written(tmp_path, "b.csv", "r,a\nr,b\na,x\n"))[1]
-    assert "decided by its cells; if the columns are levels, pass -O levels=HIGHEST,...,LOWEST" in edges
+    assert "inferred from its cells; if the columns are levels, pass -O levels=HIGHEST,...,LOWEST" in edges
     known = read_described(written(tmp_path, "c.csv", "Kingdom,Family,Species\nA,F,x\nA,F,y\n"))[1]
     assert known == "c.csv: level columns Kingdom > Family > Species, 3 levels, 2 classes"
 
@@ -229,7 +229,9 @@ def test_a_date_in_another_column_is_left_out(workbook):
 
 
 def test_a_formula_without_its_value(workbook):
-    with pytest.raises(HierarchyError, match="cell C4 contains a formula without its value; open and save it in Excel"):
+    with pytest.raises(
+        HierarchyError, match="cell C4 contains a formula without its value; open the file in Excel and save it"
+    ):
         read_hierarchy(workbook(Birds=[*ROWS, ("Aves", "Paridae", '="great "&"tit"')]))
 
 

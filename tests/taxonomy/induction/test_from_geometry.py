@@ -160,7 +160,7 @@ def test_cifar10_parts_animals_from_vehicles():
         ({"class_embeddings": POINTS[:4]}, r"one row per class, \(5, n_dims\); got shape \(4, 2\)"),
         ({"class_embeddings": POINTS * np.nan}, "must be finite; row 0 is not"),
         ({"class_embeddings": POINTS}, "must not be zero, as row 0 is"),
-        ({"class_names": ["cat"] * 5}, "names twice: 'cat'"),
+        ({"class_names": ["cat"] * 5}, "repeated names: 'cat'"),
         ({"unit_norm": False, "names_from": (["x"], np.ones((1, 3)))}, r"names_from must be .*shape \(1, 3\) \(--voc"),
     ],
 )

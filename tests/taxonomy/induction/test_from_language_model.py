@@ -56,15 +56,30 @@ def test_the_prompt_demands_what_the_paper_demands(server, chat):
 BAD_ANSWERS = {
     "empty": ("", {"empty", "missing"}, "the answer is empty", False),
     "blank": (" \n\t\n ", {"empty", "missing"}, "the answer is empty", False),
-    "refusal": ("I am sorry, but I cannot help you with that.", {"unreadable", "missing"}, "no outline found", False),
-    "HTML": ("<html><body><p>502 Bad Gateway</p></body></html>", {"unreadable"}, "starts '<html>", False),
+    "refusal": (
+        "I am sorry, but I cannot help you with that.",
+        {"unreadable", "missing"},
+        "there is no outline",
+        False,
+    ),
+    "HTML": ("<html><body><p>502 Bad Gateway</p></body></html>", {"unreadable"}, "starts with '<html>", False),
     "dropped leaves": (without("deer", "ship"), {"missing"}, "leaves are missing: 'deer', 'ship'", False),
-    "repeated leaf": (GOOD + "2.4 cat\n2.5 cat\n", {"repeated"}, "'cat' stands there 3 times", True),
-    "renamed: case": (GOOD.replace("cat", "Cat"), {"renamed"}, "wrote 'Cat'; the leaf is spelled 'cat'", True),
-    "renamed: plural": (GOOD.replace("dog", "dogs"), {"renamed"}, "wrote 'dogs'; the leaf is spelled 'dog'", True),
+    "repeated leaf": (GOOD + "2.4 cat\n2.5 cat\n", {"repeated"}, "'cat' occurs 3 times", True),
+    "renamed: case": (
+        GOOD.replace("cat", "Cat"),
+        {"renamed"},
+        "wrote 'Cat'; the leaf must be spelled exactly 'cat'",
+        True,
+    ),
+    "renamed: plural": (
+        GOOD.replace("dog", "dogs"),
+        {"renamed"},
+        "wrote 'dogs'; the leaf must be spelled exactly 'dog'",
+        True,
+    ),
     "renamed: typo": (GOOD.replace("automobile", "automobil"), {"renamed", "missing"}, "means the leaf 'automo", False),
     "renamed: synonym": (GOOD.replace("automobile", "car"), {"missing", "invented"}, "missing: 'automobile'", False),
-    "invented leaf": (GOOD + "1.4 unicorn\n", {"invented"}, "not in the list, left out: 'unicorn'", True),
+    "invented leaf": (GOOD + "1.4 unicorn\n", {"invented"}, "not in the list, and left out: 'unicorn'", True),
     "empty group": (GOOD + "3. furniture\n3.1 chairs\n", {"invented"}, "left out: 'furniture', 'chairs'", True),
     "leaf as group": (
         GOOD.replace("2.1 land vehicle", "2.1 truck").replace("2.1.2 truck\n", ""),
@@ -85,13 +100,13 @@ BAD_ANSWERS = {
     "cut off at the limit": (
         ok(GOOD[:60], finish_reason="length"),
         {"truncated", "missing"},
-        "cut off at the limit of tokens",
+        "cut off at the token limit",
         False,
     ),
     "huge": (
         ("1. junk" + " and more" * 9 + "\n") * (MAX_ANSWER // 89 + 10),
         {"too-long", "missing"},
-        "characters; read the first",
+        "characters; only the first",
         False,
     ),
     "JSON of the wrong shape": ('{"taxonomy": 3, "leaves": [1, 2, {"x": []}]}', {"missing"}, "are missing", False),
@@ -204,8 +219,8 @@ def test_a_model_that_obeys_an_injection_changes_nothing_but_its_own_answer(serv
     [
         (status(429, retry_after="0"), "429"),
         (status(500), "500"),
-        (dropped, "broke off"),
-        (truncated_stream(GOOD), "broke off"),
+        (dropped, "was lost"),
+        (truncated_stream(GOOD), "was lost"),
         (slow(0.6), "no complete answer within"),
         (status(401), "check the API key"),
     ],
@@ -224,7 +239,7 @@ def test_a_failure_later_on_keeps_the_best_there_is(server, chat):
     assert found.missing == ("deer", "ship")
     assert found.hierarchy.parents("cat") == ("mammal",)
     assert found.problems[-1].kind == "no-answer"
-    assert "round 2 got no answer: gave up after 2 tries" in found.summary()
+    assert "round 2 got no answer: gave up after 2 attempts" in found.summary()
     assert "not placed, left under the root: 'deer', 'ship'" in found.summary()
 
 
@@ -292,7 +307,7 @@ def test_a_thousand_classes(server, chat):
         ({"leaves": "cat"}, "leaves must be a list of class names"),
         ({"leaves": ["cat", " "]}, "none of them empty"),
         ({"leaves": ["cat", 3]}, "list of class names"),
-        ({"leaves": ["cat", "dog", "cat"]}, "names twice: 'cat'"),
+        ({"leaves": ["cat", "dog", "cat"]}, "repeated names: 'cat'"),
         ({"leaves": ["cat", "entity"]}, "root 'entity' is also one of the leaves"),
         ({"root": ""}, "root must be a name"),
     ],

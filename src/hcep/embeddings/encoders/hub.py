@@ -57,7 +57,7 @@ def without_network() -> Iterator[None]:
 def _watch_connections() -> None:
     def refuse(event: str, _: tuple[Any, ...]) -> None:
         if event in ("socket.connect", "socket.getaddrinfo") and _NO_NETWORK.get():
-            raise ConnectionRefusedError("the encoder's name comes from a file, which may not use the network")
+            raise ConnectionRefusedError("the encoder's name comes from a file, and files may not cause downloads")
 
     sys.addaudithook(refuse)  # also sees downloads that are not from the hub
 
@@ -129,8 +129,8 @@ def is_silence(error: BaseException) -> bool:
 def _explained(name: str, error: Exception, local: bool) -> HCEPError:
     chain = list(error_chain(error))
     if not local and any(map(is_silence, chain)):
-        return HubUnreachableError(f"{name} is not on this machine and its hub cannot be reached. {OFFLINE_CHOICES}.")
+        return HubUnreachableError(f"{name} is not on this machine, and the hub cannot be reached. {OFFLINE_CHOICES}.")
     if not local and any(type(e).__name__ in _ABSENT for e in chain):
-        return HCEPError(f"{name}: the hub has no such model, or denies access; there is no such folder either")
+        return HCEPError(f"{name}: the hub has no such model or denies access, and there is no folder of that name")
     reason = (str(error) or type(error).__name__).strip().splitlines()[0]
     return HCEPError(f"{name} could not be loaded: {reason}")

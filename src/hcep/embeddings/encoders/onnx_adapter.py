@@ -238,7 +238,8 @@ def _batch_size(name: str, session: Any, source: Any, target: str, steps: Prepro
     if np.linalg.norm(alone - together) <= MAX_DIFFERENCE * np.linalg.norm(alone):
         return None
     _log.warning(
-        "%s: the vector of a photo depends on its batch (dynamic quantisation), so photos run one by one", name
+        "%s: the vector of a photo depends on its batch (dynamic quantisation), so photos are encoded one at a time",
+        name,
     )
     return 1
 

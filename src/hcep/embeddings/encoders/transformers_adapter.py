@@ -36,7 +36,7 @@ def load(
         network = transformers.AutoModel.from_pretrained(model, config=config, **where)
         steps = _own_preprocessing(name, transformers.AutoImageProcessor.from_pretrained(model, **where).to_dict())
     if not hasattr(network, "get_image_features"):
-        raise HCEPError(f"{name} is a {type(network).__name__}, without image embeddings; try timm: or onnx:")
+        raise HCEPError(f"{name} is a {type(network).__name__}, which gives no image embeddings; try timm: or onnx:")
     length = network.config.text_config.max_position_embeddings if hasattr(network, "get_text_features") else None
 
     def images(pixels: Any) -> Any:

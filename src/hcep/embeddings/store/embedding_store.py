@@ -184,7 +184,7 @@ class EmbeddingStore:
             raise StoreError(
                 f"{str(self.folder)!r}: {len(self):,} vectors take {n_bytes:,} bytes, more than half of this machine's "
                 "memory. Commands read a store in blocks, unless --compare, --per-image, --interventions, "
-                "--corrections, --figures or a linear head need all: leave that out, or choose a smaller --split"
+                "--corrections, --figures or a linear head need all vectors: leave it out, or choose a smaller --split"
             )
         X = np.empty(self.shape, kind)
         start = 0
@@ -200,7 +200,7 @@ class EmbeddingStore:
             try:
                 with disk.open_shard(self.folder, shard, self._manifest), (self.folder / shard.file).open("rb") as file:
                     if hashlib.file_digest(file, "sha256").hexdigest() != shard.sha256:
-                        damage[shard.file] = "its checksum is not the manifest's"
+                        damage[shard.file] = "its checksum differs from the one in the manifest"
             except (StoreError, OSError) as error:
                 damage[shard.file] = str(error).partition(" is damaged: ")[2].partition("; `hcep")[0] or str(error)
         return damage
@@ -212,7 +212,7 @@ class EmbeddingStore:
             listed = "; ".join(f"{name}: {what}" for name, what in damage.items())
             raise StoreError(
                 f"{len(damage):,} of {len(self.shards):,} shards of {str(self.folder)!r} are damaged ({listed}); "
-                "`hcep info STORE --repair` (or repair()) removes them, then encode again"
+                "`hcep info STORE --repair` (or repair()) removes them; then encode again"
             )
 
     def repair(self) -> list[str]:

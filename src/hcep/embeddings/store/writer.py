@@ -228,7 +228,7 @@ def _begin(folder: Path, empty: Manifest, resume: bool) -> Manifest:
         except StoreError as error:
             if " is damaged" not in str(error):
                 raise
-        logger.info("encoding everything in %s again; its present vectors are dropped", folder)
+        logger.info("encoding everything in %s again; its current vectors are deleted", folder)
     if not there or not resume:
         disk.write_manifest(folder, empty)
         return empty

@@ -68,7 +68,7 @@ _NAMES, _ROWS = ("names", "parents"), (*GRAPH, "order", "ranks")
 FORMATS: dict[str, Format] = {
     row[0]: Format(*row)
     for row in (
-        ("json", (".json",), "nested:json", _BOTH, ALL, "this package's own, exact"),
+        ("json", (".json",), "nested:json", _BOTH, ALL, "this package's own format, without loss"),
         ("csv", (".csv",), "tables", _BOTH, _ROWS, "rows of parent, child[, name], or a column per level"),
         ("tsv", (".tsv",), "tables", _BOTH, _ROWS, "the same, separated by tabs"),
         ("xlsx", (".xlsx", ".xlsm"), "tables", "reads", GRAPH, "the same in a workbook, through openpyxl"),
@@ -76,7 +76,7 @@ FORMATS: dict[str, Format] = {
         ("outline", (".txt", ".md"), "outline", _BOTH, _NAMES, "indented, bulleted or numbered"),
         ("breadcrumbs", (), "breadcrumbs", "reads", ("ids", "names"), "lines such as 7 - Animals > Birds > Parrots"),
         ("newick", NEWICK, "newick", _BOTH, ("names",), "trees of biology, (cat,dog)animal; also in NEXUS"),
-        ("levels", (), "tables", "reads", ("ids", "names"), "a column per level, as iNaturalist: CSV, TSV, JSON"),
+        ("levels", (), "tables", "reads", ("ids", "names"), "a column per level, as in iNaturalist (CSV, TSV, JSON)"),
         ("folder", (), "draft:folder", "reads", GRAPH, "a folder tree; its folders are the concepts"),
         ("obo", (".obo",), "ontology:obo", "reads", GRAPH, "OBO ontologies"),
         ("owl", (".owl",), "ontology:owl", "reads", GRAPH, "OWL ontologies in RDF/XML, through rdflib"),

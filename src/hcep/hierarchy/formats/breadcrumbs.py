@@ -127,7 +127,7 @@ def from_lines(
     without = [number for (number, _), (identity, _) in zip(lines, split, strict=True) if not identity]
     numbered = not without if has_ids is None else has_ids
     if without and has_ids is None and 2 * len(without) < len(lines):
-        raise source.fail("has no id at the start, as other lines do; add one, or remove theirs", without[0])
+        raise source.fail("has no id at the start, although other lines do; add one, or remove the others", without[0])
     paths = [_parts(rest if numbered else line, mark) for (_, line), (_, rest) in zip(lines, split, strict=True)]
     steps: dict[tuple[int, str], int] = {}  # a number for every start of a path
     ends_at = [(_numbers(path, steps) or [0])[-1] for path in paths]
@@ -135,7 +135,7 @@ def from_lines(
     known = dict(pairs)
     if len(known) < len(pairs):
         known = {}
-        source.notes.append("ids that were ignored: one path has several")
+        source.notes.append("ids ignored because one path has several")
     ends = [{path[end] for path in paths if path} for end in (0, -1)]
     if all(len(path) == 2 and all(path) for path in paths) and ends[0] & ends[1] and not known:
         source.understood = f"edges, parent {mark} child"

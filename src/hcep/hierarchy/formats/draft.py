@@ -100,7 +100,7 @@ class Draft:
         if apart:
             what = counted(len(set(apart.values())), "name")
             self.source.notes.append(
-                f"distinguished by the concepts above: {what} in several places, as {quoted(apart, 2)}"
+                f"told apart by the concepts above them: {what} in several places, as {quoted(apart, 2)}"
             )
         names = {synset: b.name or b.label for synset, b in zip(ids, self.branches, strict=True)}
         joined = sum(not b.parents for b in self.branches) > 1

@@ -76,9 +76,7 @@ def read(source: Source, *, repeated: Repeated = "raise", tree: str | None = Non
         at.append(draft.add(label, None if parent is None else at[parent], line=node.line))
     n_unnamed = sum(not node.label for node, _ in order)
     if n_unnamed:
-        source.notes.append(
-            f"named by the reader: {counted(n_unnamed, 'inner node')} without a label, 'inner 1' and so on"
-        )
+        source.notes.append(f"named 'inner 1' and so on: {counted(n_unnamed, 'inner node')} without a label")
     return draft.hierarchy()
 
 
@@ -168,7 +166,7 @@ def _nexus_trees(source: Source, text: str, n: Counter[str]) -> list[tuple[str, 
             trees += [(_label(match[1]), tree) for tree in parsed]
         line += command.count("\n")
     if not trees:
-        raise source.fail("is NEXUS without a tree; expected 'begin trees; tree NAME = (cat,dog)animal; end;'")
+        raise source.fail("is a NEXUS file without a tree; expected 'begin trees; tree NAME = (cat,dog)animal; end;'")
     return trees
 
 

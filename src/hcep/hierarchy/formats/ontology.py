@@ -214,7 +214,9 @@ def _graph(source: Source, rdflib: Any) -> Any:
     except RecursionError:
         raise source.fail("is nested too deeply to be read") from None
     except IndexError:
-        raise source.fail(f"is not {source.format} that rdflib can read: it ends within a statement") from None
+        raise source.fail(
+            f"is not {source.format} that rdflib can read: it ends in the middle of a statement"
+        ) from None
     except Exception as error:  # each parser raises errors of its own, even plain Exception
         first, *others = (str(error) or type(error).__name__).splitlines()
         place = re.match(r"at line (\d+) of", first)
@@ -298,9 +300,11 @@ def _refuse_unsafe_xml(source: Source) -> None:
 
     def declared(name: str, is_parameter: bool, value: str | None, *outside: str | None) -> None:
         if is_parameter or value is None or any(outside[1:]):
-            raise source.fail(f"XML entity {quote(name)} comes from outside the file; such entities are not read")
+            raise source.fail(f"XML entity {quote(name)} comes from outside the file; such entities are not supported")
         if len(value) > MAX_ENTITY or set("&%<") & set(value):
-            raise source.fail(f"XML entity {quote(name)} expands to more than a short text; such entities are not read")
+            raise source.fail(
+                f"XML entity {quote(name)} expands to more than a short text; such entities are not supported"
+            )
         entities[name] = value
 
     def doctype(name: str, system: str | None, public: str | None, has_internal: bool) -> None:
@@ -308,7 +312,7 @@ def _refuse_unsafe_xml(source: Source) -> None:
             raise source.fail(f"XML DOCTYPE names a definition outside the file, {quote(system)}; remove the DOCTYPE")
 
     def attribute(element: str, name: str, *rest: object) -> None:
-        raise source.fail(f"XML DOCTYPE gives <{element}> the attribute {quote(name)}; such files are not read")
+        raise source.fail(f"XML DOCTYPE gives <{element}> the attribute {quote(name)}; such files are not supported")
 
     def element(name: str, attributes: dict[str, str]) -> None:
         raise _DeclarationsOver
@@ -325,10 +329,14 @@ def _refuse_unsafe_xml(source: Source) -> None:
     except expat.ExpatError as error:
         raise source.fail(f"is not XML: {expat.ErrorString(error.code)}", error.lineno) from None
     if len(entities) > MAX_ENTITIES:
-        raise source.fail(f"declares {len(entities):,} XML entities, more than {MAX_ENTITIES}; such a file is not read")
+        raise source.fail(
+            f"declares {len(entities):,} XML entities, more than {MAX_ENTITIES}; such files are not supported"
+        )
     if entities:
         # Counting needs the text itself, so a file that declares entities must be in UTF-8.
         text = source.text()
         grown = sum(text.count(f"&{name};") * len(value) for name, value in entities.items())
         if grown > MAX_GROWTH * len(text) + 1_000_000:
-            raise source.fail(f"XML entities expand {len(text):,} characters to {grown:,}; such a file is not read")
+            raise source.fail(
+                f"XML entities expand {len(text):,} characters to {grown:,}; such files are not supported"
+            )

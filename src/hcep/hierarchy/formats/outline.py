@@ -55,7 +55,7 @@ def read(source: Source, *, repeated: Repeated = "raise", header: str | None = N
     flat = len(lines) > 2 and {key for _, key, *_ in lines} == {0}
     if header == "yes" or (header is None and flat and words[0] and not any(words[1:])):
         source.notes.append(
-            f"line {lines[0][0]:,} read as a header, {quote(lines[0][3])}; -O header=no if it is a class"
+            f"line {lines[0][0]:,} read as a header, {quote(lines[0][3])}; pass -O header=no if it is a class"
         )
         lines = lines[1:]
     for number, key, above, label in lines:

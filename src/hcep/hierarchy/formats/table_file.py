@@ -117,7 +117,7 @@ def _without_title(source: Source, rows: list[Row]) -> list[Row]:
     alone = [line for line, cells in rows if sum(map(bool, cells)) == 1]
     (above, _), (last, cells) = rows[-2:]
     if alone == [last] and last > above + 1:
-        raise source.fail(f"{quote(cells[-1])} is alone below the table, after an empty row; remove it", last)
+        raise source.fail(f"{quote(cells[-1])} stands alone below the table, after an empty row; remove it", last)
     return rows
 
 
@@ -159,7 +159,7 @@ def _delimiter(source: Source, text: str) -> str:
     rivals = [mark for mark, share in evenness.items() if share == evenness[best] == 1.0 and len(lines) > 2]
     if len(rivals) > 1:
         raise source.fail(
-            f"its cells may be separated by {quoted(rivals)}: each splits every line alike; pass delimiter= "
+            f"its cells may be separated by {quoted(rivals)}: each splits every line in the same way; pass delimiter= "
             "(-O delimiter=semicolon on the command line)"
         )
     return best if evenness[best] > 0 else usual
@@ -223,7 +223,9 @@ def _cell(source: Source, cell: Any, formulas: Any) -> str:
     if value is None:
         formula = formulas.cell(cell.row, cell.column).value
         if isinstance(formula, str) and formula.startswith("="):
-            raise source.fail(f"cell {cell.coordinate} contains a formula without its value; open and save it in Excel")
+            raise source.fail(
+                f"cell {cell.coordinate} contains a formula without its value; open the file in Excel and save it"
+            )
         return ""
     if isinstance(value, float) and value.is_integer():
         value = int(value)

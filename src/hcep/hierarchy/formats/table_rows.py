@@ -49,7 +49,7 @@ def edge_table(hierarchy: Hierarchy, columns: Columns) -> Rows:
 def level_table(hierarchy: Hierarchy, columns: Columns) -> Rows:
     """A row per class, and one for every other concept that had one, with the level columns of the table it came from.
 
-    Raises HierarchyError, with the reason alone, if a concept has several parents or fits none of the columns.
+    Raises HierarchyError, with the reason alone, if a concept has several parents or matches none of the columns.
     """
     shared = next((s for s in hierarchy if len(hierarchy.parents(s)) > 1), None)
     if shared is not None:
@@ -79,7 +79,7 @@ def _levels_of(hierarchy: Hierarchy, columns: Columns, concept: str) -> dict[str
             at = len(titles) - 1 if hierarchy.is_leaf(synset) else last + 1
         if not last < at < len(titles):
             above = f"below {quote(titles[last])}" if last >= 0 else "at the top"
-            raise HierarchyError(f"{quote(name)} fits none of the columns {above}")
+            raise HierarchyError(f"{quote(name)} matches none of the columns {above}")
         cells[titles[at]], last = name, at
     return cells
 

@@ -135,7 +135,7 @@ class ShapeFinder:
         edges = table.width == 2 and set(_column(others, 0)) & set(_column(others, 1))
         n_odd = sum(_is_odd(cell, _column(others, i)) for i, cell in enumerate(self.first))
         if (connected and (edges or n_odd)) or (n_odd > 1 and len(body) > 2):
-            note = f"line {self.line:,} read as a header, {quoted(first)}; -O header=no if it is data"
+            note = f"line {self.line:,} read as a header, {quoted(first)}; pass -O header=no if it is data"
             self.source.notes.append(note)
             return True
         raise self.source.fail(
@@ -219,7 +219,7 @@ class ShapeFinder:
     ) -> Shape:
         shape = Shape(kind, self.names, self.rows, tuple(columns), known, [], rank)
         unused = [i for i in range(self.width) if i not in (*columns, rank) and any(self.columns[i])]
-        parts = {True: "not a level, but kept for tables that are written", False: "columns that were ignored"}
+        parts = {True: "not a level, but kept when a table is written", False: "columns that were ignored"}
         for is_kept, what in parts.items():
             titles = [self.names[i] for i in unused if (self.has_header and i in shape.roles) == is_kept]
             shape.notes += [f"{what}: {quoted(titles, 9)}"] if titles else []
@@ -303,19 +303,21 @@ class ShapeFinder:
                 self._fail_nested(column, above)
             levels.append(column)
         if len(levels) < 2:
-            self._fail_levels("there are not two columns of names")
+            self._fail_levels("there are fewer than two columns of names")
         cells = [[self.columns[i][row] for i in levels[::-1]] for row in range(len(self.rows))]
         lowest = {next(filter(None, row), "") for row in cells}
         if len(lowest) <= len(self._set(levels[0])):
             self._fail_levels(
-                f"there are no more different classes than cells in column {quote(self.names[levels[0]])}"
+                f"there are no more distinct classes than values in column {quote(self.names[levels[0]])}"
             )
         return self._levels(levels, known=False)
 
     def _levels(self, columns: list[int], known: bool) -> Shape:
         first, last = self._words(columns[0]), self._words(columns[-1])
         if not known and first & words.LOWEST and not last & words.LOWEST:
-            self._fail_levels(f"column {quote(self.names[columns[0]])} would be the highest by its cells")
+            self._fail_levels(
+                f"column {quote(self.names[columns[0]])} would be the highest level, judging by its values"
+            )
         return self._shape("levels", columns, known)
 
     def _filled(self, column: int) -> list[str]:
@@ -376,7 +378,9 @@ class ShapeFinder:
 
     def _fail_nested(self, column: int, above: int) -> NoReturn:
         value, below, upper = self._repeated_below(column, above)[0], self.names[column], self.names[above]
-        self._fail_levels(f"{quote(value)} of column {quote(below)} appears below several of column {quote(upper)}")
+        self._fail_levels(
+            f"{quote(value)} of column {quote(below)} appears below several values of column {quote(upper)}"
+        )
 
     def _fail_levels(self, why: str) -> NoReturn:
         raise self.source.fail(

@@ -194,7 +194,7 @@ def level_losses(hierarchy: Hierarchy, format: Format, text: str) -> tuple[str, 
         return None
     rows = list(csv.reader(io.StringIO(text), delimiter=DELIMITERS[format.name]))
     if rows[0] != list(columns.roles):
-        why = "its empty cells would be read as something else"
+        why = "its empty cells would be misread"
         try:
             level_table(hierarchy, columns)
         except HierarchyError as error:
@@ -224,7 +224,7 @@ def _with_levels(hierarchy: Hierarchy, columns: Columns, format: str) -> str:
     rows = level_table(hierarchy, columns)
     text = _text(rows, format)
     if not _has_rows(_read_again(text, format, **_level_options(columns)), columns, rows):
-        raise HierarchyError("its empty cells would be read as something else")
+        raise HierarchyError("its empty cells would be misread")
     return text
 
 
@@ -305,13 +305,13 @@ def _edges(source: Source, shape: Shape) -> Hierarchy:
     columns = f"edge list, parent in {quote(shape.titles[0])}, child in {quote(shape.titles[1])}"
     source.understood = columns + (f", name in {quote(shape.titles[2])}" if len(shape.titles) > 2 else "")
     if not shape.known:
-        source.otherwise = "decided by its cells; if the columns are levels, pass -O levels=HIGHEST,...,LOWEST"
+        source.otherwise = "inferred from its cells; if the columns are levels, pass -O levels=HIGHEST,...,LOWEST"
     remarks = {
         f"its own parent and therefore the root: {quoted(top)}": top,
         f"several parents in one cell: {counted(n_split, 'row')}": n_split,
         f"no parent: {quoted(marker)}": marker,
-        f"empty cells read as in the row above: {counted(n_above, 'row')}": n_above,
-        f"at the top, without children: {quoted(lone)}": lone,
+        f"empty cells filled from the row above: {counted(n_above, 'row')}": n_above,
+        f"at the top and without children: {quoted(lone)}": lone,
     }
     source.notes += [*shape.notes, *(note for note, things in remarks.items() if things)]
     cells_of: dict[str, list[Cells]] = {}
@@ -342,7 +342,7 @@ def with_rank_cells(source: Source, hierarchy: Hierarchy, cells: dict[str, str],
     cycle = next(find_cycles(pairs), None)
     if cycle:
         source.notes.append(
-            f"column {quote(title)} not read as ranks: {quote(cycle[0])} stands above and below {quote(cycle[-1])}"
+            f"column {quote(title)} not used as ranks: {quote(cycle[0])} occurs both above and below {quote(cycle[-1])}"
         )
         return hierarchy
     names = list(dict.fromkeys(ranks.values()))
@@ -439,7 +439,7 @@ def _levels(
     titles = [*map(cut, shape.titles[:MAX_TITLES]), *([f"{more:,} more"] if more > 0 else [])]
     source.understood = f"level columns {' > '.join(titles)}"
     if not shape.known:
-        source.otherwise = "decided by its cells; if it is an edge list, pass -O parent=COLUMN -O child=COLUMN"
+        source.otherwise = "inferred from its cells; if it is an edge list, pass -O parent=COLUMN -O child=COLUMN"
     source.notes += [*shape.notes, *([f"skipped: {counted(n_again, 'row')} repeated"] if n_again else [])]
     hierarchy = draft.hierarchy(_ranks_of(shape, table, columns))
     rows = {draft.ids[branch]: rows for branch, rows in cells_of.items()}
@@ -507,6 +507,6 @@ def _completed(source: Source, shape: Shape, blank: str | None) -> list[list[str
         raise source.fail(f"column {quote(shape.titles[at])} is empty: {either.format('no such level')}", line)
     n_above = sum(new != old for new, old in zip(filled, rows, strict=True))
     n_skipped = len(between) if blank is None else 0
-    source.notes += [f"empty cells read as in the row above: {counted(n_above, 'row')}"] if n_above else []
+    source.notes += [f"empty cells filled from the row above: {counted(n_above, 'row')}"] if n_above else []
     source.notes += [f"skipped: {counted(n_skipped, 'empty cell')} between levels"] if n_skipped else []
     return filled

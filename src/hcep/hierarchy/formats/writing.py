@@ -67,7 +67,7 @@ def detail_losses(format: Format, hierarchy: Hierarchy) -> tuple[str, ...]:
     merged = {s: hierarchy.merged(s) for s in hierarchy if hierarchy.merged(s)}
     chains = quoted(name for pairs in merged.values() for _, name in pairs)
     some_share = len(set(names.values())) < len(names)
-    shared = "; a name that several share is followed by the id" if some_share and format.reads else ""
+    shared = "; a name that several concepts share is followed by the id" if some_share and format.reads else ""
     lost = [
         ("ids", n_renamed, f"names kept, ids lost ({counted(n_renamed, 'concept')}){shared}"),
         ("merged", len(merged), f"the names merged into {counted(len(merged), 'concept')} are lost ({chains})"),
@@ -75,7 +75,7 @@ def detail_losses(format: Format, hierarchy: Hierarchy) -> tuple[str, ...]:
     ]
     losses = [text for part, n, text in lost if n and part not in format.keeps]
     if format.reads and "order" not in format.keeps and not order_survives(hierarchy):
-        losses.append("concepts, and with them a dictionary's atoms, will be numbered in another order")
+        losses.append("concepts, and with them a dictionary's atoms, will be numbered in a different order")
     return tuple(f"{format.name}: {text}" for text in losses)
 
 
@@ -85,7 +85,7 @@ def class_losses(format: Format, hierarchy: Hierarchy) -> tuple[str, ...]:
     if not inner or "classes" in format.keeps:
         return ()
     what = f"{counted(len(inner), 'class')} above other classes ({quoted(inner)})"
-    return (f"{format.name}: {what} written as a concept alone; images with this label make it a class again",)
+    return (f"{format.name}: {what} written only as a concept; images with this label make it a class again",)
 
 
 def write_whole(path: Path, text: str) -> None:

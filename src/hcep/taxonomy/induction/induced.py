@@ -124,7 +124,7 @@ class LeafNames:
         self._exact = {tidy(leaf): leaf for leaf in self.leaves}
         if len(self._exact) < len(self.leaves):
             repeated = [leaf for leaf, n in Counter(map(tidy, self.leaves)).items() if n > 1]
-            raise HierarchyError(f"leaves has names twice: {quoted(repeated)}; give each class once")
+            raise HierarchyError(f"leaves has repeated names: {quoted(repeated)}; give each class once")
         if len(self.leaves) < 2:
             raise HierarchyError(f"leaves must have at least two classes; got {quote(names)}")
         if tidy(root) in self._exact:

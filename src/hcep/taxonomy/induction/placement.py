@@ -214,10 +214,10 @@ class Placement:
                 self.guesses[like] = self._path_to(i)
                 self._written[like] = clean_label(entry.label)
         start = " ".join(text.split())[:60]
-        unreadable = f"no outline found in the answer, which starts {quote(start)}; write one entry a line"
-        too_long = f"the answer has {len(text):,} characters; read the first {MAX_ANSWER:,}"
+        unreadable = f"there is no outline in the answer, which starts with {quote(start)}; write one entry per line"
+        too_long = f"the answer has {len(text):,} characters; only the first {MAX_ANSWER:,} are read"
         checks = (
-            (truncated, "truncated", "the answer was cut off at the limit of tokens (max_tokens)"),
+            (truncated, "truncated", "the answer was cut off at the token limit (max_tokens)"),
             (not start, "empty", "the answer is empty; write the outline"),
             (start and not self.entries, "unreadable", unreadable),
             (len(text) > MAX_ANSWER, "too-long", too_long),
@@ -263,7 +263,7 @@ class Placement:
         placed = self.placed
         missing = [leaf for leaf in self.names.leaves if leaf not in placed]
         invented = self._invented()
-        renamed = [(written, leaf, "the leaf is spelled {!r}, exactly so") for leaf, written in self._written.items()]
+        renamed = [(written, leaf, "the leaf must be spelled exactly {!r}") for leaf, written in self._written.items()]
         for label in invented[:MAX_COMPARED]:
             if meant := self.names.near(label, missing):
                 renamed.append((label, meant, "if that means the leaf {0!r}, write {0!r}"))
@@ -271,16 +271,13 @@ class Placement:
             above for i, leaf in enumerate(self.leaf_of) if leaf and (above := self._leaf_above(i)) and above != leaf
         )
         as_group = "{!r} is a leaf and has leaves below it; put them beside it, under a category"
-        left_out = f"not in the list, left out: {quoted(invented, 20)}"
+        left_out = f"not in the list, and left out: {quoted(invented, 20)}"
         again = "the category {!r} appears below itself; use it once on a branch"
-        both = "{!r} stands above {!r} and elsewhere below it; decide for one"
+        both = "{!r} stands above {!r} and elsewhere below it; choose one of the two"
         return [
             *(Fault("renamed", f"you wrote {quote(a)}; {advice.format(b)}", (a, b)) for a, b, advice in renamed),
             *(Fault("leaf-as-group", as_group.format(leaf), (leaf,)) for leaf in holding),
-            *(
-                Fault("repeated", f"{quote(a)} stands there {n} times; keep one", (a,))
-                for a, n in self._n_times.items()
-            ),
+            *(Fault("repeated", f"{quote(a)} occurs {n} times; keep one", (a,)) for a, n in self._n_times.items()),
             *(
                 Fault("cycle", (again if a.casefold() == b.casefold() else both).format(a, b), (a, b))
                 for a, b in self._cycles

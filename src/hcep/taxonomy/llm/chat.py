@@ -158,10 +158,10 @@ class ChatModel:
             except TransientError as error:
                 wait = min(self.backoff * 2**n_failed, LONGEST_BACKOFF) if error.wait is None else error.wait
                 if n_failed == self.max_retries:
-                    raise LLMError(f"gave up after {n_failed + 1} tries: {error}") from error
+                    raise LLMError(f"gave up after {n_failed + 1} attempts: {error}") from error
                 if waited + wait > self.max_wait:
                     raise LLMError(
-                        f"gave up: the next try would be in {wait:g} s, beyond max_wait={self.max_wait:g} s: {error}"
+                        f"gave up: the next attempt is due in {wait:g} s, beyond max_wait={self.max_wait:g} s: {error}"
                     ) from error
             time.sleep(wait)
             waited += wait
@@ -205,7 +205,7 @@ def ask_until_accepted(
         answer = chat.ask(messages, seed=seed)
         try:
             if answer.truncated:
-                raise RejectedError("was cut off at the limit of tokens")
+                raise RejectedError("was cut off at the token limit")
             return accept(answer.text)
         except RejectedError as error:
             if not left:

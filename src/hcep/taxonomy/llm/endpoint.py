@@ -48,7 +48,7 @@ class ChatAnswer:
 
     @property
     def truncated(self) -> bool:
-        """Whether the text was cut off at the limit of tokens."""
+        """Whether the text was cut off at the token limit."""
         return self.finish_reason == "length"
 
 
@@ -137,7 +137,7 @@ def _send(data: bytes, base_url: str, key: str, seconds: float) -> WebResponse:
     except TooLargeError:
         raise LLMError(f"the endpoint sent more than {MAX_BODY:,} bytes; stopped reading") from None
     except BrokenOffError as error:
-        raise TransientError(f"the connection broke off before the whole answer came ({error})") from None
+        raise TransientError(f"the connection was lost before the answer was complete ({error})") from None
     except AddressError as error:
         message = f"base_url {quote(base_url)} is not an address: {error}; expected http://host:port/v1"
         raise LLMError(message) from None

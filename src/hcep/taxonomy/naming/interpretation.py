@@ -189,7 +189,7 @@ class Interpretation:
             return True
         unknown = "the model does not record its encoder"
         why = f"encoder {quote(self._encoder.name)} has no text tower" if self._encoder else unknown
-        self.notes.append(f"glosses are attached to the atoms, not compared with them: {why}")
+        self.notes.append(f"the definitions are only shown with the steps and not compared with them: {why}")
         self.define()
         return True
 

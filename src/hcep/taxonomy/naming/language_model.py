@@ -54,7 +54,7 @@ _NOT_BARE = {
         r"^(?:i(?= )|i['’]m|sorry|sure|certainly|okay|here|as an?|cannot|unable|the answer)\b", re.IGNORECASE
     ): "speaks to the reader and is not a bare phrase",
     re.compile(r"[:;]"): "has a label or several parts, with a colon or semicolon",
-    re.compile(r"[!?…]|\.\s|\.\."): "is a sentence or several, not one phrase",
+    re.compile(r"[!?…]|\.\s|\.\."): "is one or more sentences, not a phrase",
 }
 _ABOUT_THE_TASK = {"category", "synset", "hypernym", "hyponym", "taxonomy", "embedding", "subclass"}
 
@@ -88,7 +88,7 @@ def describe_atoms(
         if 2 * len(usable) >= n_phrases:
             return usable[:n_phrases]
         why = next((f"; one {reason}" for reason in reasons if reason), "")
-        raise RejectedError(f"has {len(usable)} usable phrases where {n_phrases} are asked for{why}")
+        raise RejectedError(f"has {len(usable)} usable phrases, but {n_phrases} were asked for{why}")
 
     facts: dict[Edge, dict[str, Any]] = {edge: {} for edge in (hierarchy.edges if edges is None else edges)}
     rules = [rule.format(n_phrases=n_phrases) for rule in CANDIDATE_RULES]
@@ -165,7 +165,7 @@ def _ask_about_atoms(
     with progress_bar(title, len(facts), progress) as advance:
         for (parent, child), more in facts.items():
             if n_silent >= PATIENCE:
-                failures[parent, child] = f"not asked, after {PATIENCE} atoms without an answer"
+                failures[parent, child] = f"not asked, because {PATIENCE} steps in a row had no answer"
                 continue
             data = {"broader group": hierarchy.name(parent), "narrower group": hierarchy.name(child), **more}
             messages = [
@@ -208,7 +208,7 @@ def violation(
     >>> violation("White-furred BEARS on the ice", ["bear", "polar bear"])
     "uses the name 'bear'"
     >>> violation("white fur", ["bear"])
-    'has 2 words where 3 to 10 are asked for'
+    'has 2 words, but 3 to 10 were asked for'
     """
     if not phrase:
         return "is empty"
@@ -217,12 +217,12 @@ def violation(
     if odd := odd_character(phrase):
         return f"has a control character, {quote(odd)}"
     if len(phrase) > MAX_ANSWER:
-        return f"has {len(phrase):,} characters, where {MAX_ANSWER} are the limit"
+        return f"has {len(phrase):,} characters, but the limit is {MAX_ANSWER}"
     if reason := next((reason for pattern, reason in _NOT_BARE.items() if pattern.search(phrase)), None):
         return reason
     n_words = sum(any(c.isalnum() for c in word) for word in phrase.split())
     if not min_words <= n_words <= max_words:
-        return f"has {n_words} words where {min_words} to {max_words} are asked for"
+        return f"has {n_words} words, but {min_words} to {max_words} were asked for"
     if used := next((name for name in names if uses_name(phrase, name)), None):
         return f"uses the name {quote(used)}"
     about = sorted(_ABOUT_THE_TASK & set(map(singular, _words(phrase))))

@@ -19,7 +19,7 @@ SHOW = {"all": "All", "unsure": "Unsure", "mistakes": "Mistakes", "unlike": "Unl
 ABOUT = {
     "unsure": "Photos that the model is least sure of.",
     "different": "Photos that are least like those the model was fitted on.",
-    "informative": "Doubtful photos that many others look like.",
+    "informative": "Doubtful photos that resemble many others.",
     "mislabelled": "Photos that look more like another class than like the other photos with their label.",
 }
 SORT = {"given": "Original order", "unsure": "Least sure first", "worst": "Worst mistakes first"}
@@ -183,7 +183,7 @@ class CollectionPage:
             return
         text(
             "p",
-            "The concept where label and answer part. The more specific it is, the smaller the mistake.",
+            "The lowest concept that the label and the answer share. The more specific it is, the smaller the mistake.",
             "small soft",
         )
         shown = {"show": "mistakes", "sort": "worst", "node": 0, "group": None}

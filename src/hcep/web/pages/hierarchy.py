@@ -143,7 +143,7 @@ class HierarchyPage:
         matches = [s for s in h.ids if words in h.name(s).casefold() or words == s.casefold()]
         with self.results:
             if not matches:
-                text("li", "No concept has this in its name.", "small soft")
+                text("li", "No concept matches this search.", "small soft")
             for synset in sorted(matches, key=lambda s: (len(h.name(s)), h.name(s)))[:FOUND]:
                 with text("li"):
                     self.link(synset)

@@ -218,7 +218,7 @@ class PhotoView:
             if self.chosen == concept:  # the visitor may have chosen another one meanwhile
                 redrawn(self.card, partial(_concept_card, session, concept, summary))
             evidence = (await session.maps()).concepts.get(concept)
-            words = f"Where the model sees “{name}”: red areas support it, blue areas speak against it."
+            words = f"Where the model sees “{name}”: red areas support it, blue areas count against it."
             if evidence is None and concept != session.hierarchy.root:
                 _, evidence = await session.contrast(concept)
                 words = f"Red areas support {session.answer.name}, blue areas support {name}."

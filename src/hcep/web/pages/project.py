@@ -8,8 +8,8 @@ from hcep.web.engine import Engine, Photo
 from hcep.web.pages import many
 from hcep.web.pages.frame import PAGES, button, frame, guarded, notice, redrawn, sentence, text, ui
 
-LEAD = "Three steps make a model of your own photos. Everything is kept in one folder:"
-TREE = "Paste a table from a spreadsheet: a column per level, the classes in the last one. You can edit it here."
+LEAD = "Make a model of your own photos in three steps. Everything is kept in one folder:"
+TREE = "Paste a table from a spreadsheet, one column per level, the classes in the last. You can edit it here."
 PASTE = "family\tgenus\tspecies\nFelidae\tFelis\tcat\nCanidae\tCanis\tdog"
 
 

@@ -76,7 +76,7 @@ def _contrast(contrast: Contrast) -> None:
 
 
 def _what_if(session: PhotoSession) -> None:
-    text("p", "Change one concept, and the answer follows at once.", "soft")
+    text("p", "Change one concept, and the answer changes at once.", "soft")
     text("h3", "Leave out a concept")
     with text("div", classes="line"):
         for concept in session.path:
@@ -94,15 +94,15 @@ def _wrong(session: PhotoSession) -> None:
 
     async def save(**what: Any) -> None:
         await session.engine.correct(session.photo.id, **what, file=session.photo.name, **facts)
-        notice("The correction is saved, thank you")
+        notice("The correction was saved. Thank you!")
         await session.ask()
 
     async def undo(correction: Correction) -> None:
         if session.engine.corrections.in_force.get(correction.image) == correction:
             await session.engine.undo_correction(correction.image, who=facts["who"])
-            notice("The correction is undone")
+            notice("The correction was undone")
         else:
-            notice("Somebody has changed this correction since; nothing is undone", problem=True)
+            notice("Somebody has changed this correction since then; nothing was undone", problem=True)
         await session.ask()
 
     text("p", "Choose the right answer. It is saved at once, and you can undo it.", "soft")

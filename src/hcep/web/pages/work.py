@@ -115,7 +115,7 @@ class Work:
             if len(self.rows) > 1:
                 text(
                     "p",
-                    f"{len(self.rows):,} photos look alike: one decision for all. Click one to leave it out.",
+                    f"{len(self.rows):,} photos look alike: your decision applies to all. Click one to leave it out.",
                     "small",
                 )
                 with text("div", classes="strip alike"):
