@@ -37,7 +37,7 @@ def commands(group, above=()):
 def help_lines(path):
     """The examples below a command's help: those to type one after the other, and those on the user's own files."""
     text = CliRunner().invoke(app, [*path, "--help-all"], env=WIDE, terminal_width=250).output
-    typed, _, more = text.partition("Example, as typed")[2].partition("On your own files")
+    typed, _, more = text.partition("Example\n")[2].partition("On your own files")
     return [[line.strip() for line in part.splitlines() if line.strip().startswith("hcep ")] for part in (typed, more)]
 
 

@@ -33,7 +33,7 @@ COMMANDS = {
 #: Groups of commands: their help, their panel, and their commands by module.
 GROUPS: dict[str, tuple[str, str, dict[str, tuple[str, ...]]]] = {
     "model": (
-        "Learn from corrections, add images and classes, edit the tree, calibrate, undo; push and pull models.",
+        "Change a fitted model (learn, add, edit, calibrate, undo), or push and pull models.",
         "Use and check a model",
         {"model": ("learn", "add", "edit", "calibrate", "undo", "push", "pull")},
     ),

@@ -30,8 +30,8 @@ def correct(
 ) -> None:
     """Record corrections of answers in a file that other commands take with --corrections.
 
-    --class gives the right class, or a concept above it if nobody can tell the class; with --under it may be a new
-    class. --none says that no class is right, --forbid which concepts are wrong, and --force which ones are right. A
+    --class gives the right class, or a concept above it if nobody can tell the class; with --under, the class may be
+    new. --none says that no class is right, --forbid which concepts are wrong, and --force which ones are right. A
     photo is recognised by its content, so it may be moved and renamed. Concepts are ids, names or synonyms of the
     model's hierarchy; give the model folder first if it is not the built-in model. `hcep model learn` teaches
     corrections to a model.

@@ -56,7 +56,7 @@ def data(
     if as_json:
         say_json(facts)
         return
-    title = ARCHIVES[name].title if name in ARCHIVES else name
+    title = ARCHIVES[name].title if name in ARCHIVES else "embeddings, a tree, photos and sentences to try commands on"
     Console(soft_wrap=True).print(f"[bold]{escape(str(place))}[/]: {escape(title)}", highlight=False)
     if output is not None:
         say(f"{output}: {facts['n_encoded']:,} encoded, {facts['n_skipped']:,} skipped")

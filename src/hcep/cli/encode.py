@@ -51,7 +51,7 @@ def encode(
     """Encode images into a store of embeddings; run the command again to resume or to update.
 
     An update encodes new images, relabels images that moved to another class and removes those that are gone.
-    Unreadable images are skipped and listed with the reason. With --hierarchy, notes tell which classes it lacks.
+    Unreadable images are skipped and listed with the reason. With --hierarchy, notes say which classes are not in it.
     """
     from hcep.datasets.encoding import copy_notes, folder_notes, tree_notes
     from hcep.embeddings.encoders import DEFAULT

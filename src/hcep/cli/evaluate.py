@@ -74,9 +74,9 @@ def evaluate(
     """Score a model on labelled images, alone or beside other methods on the same images.
 
     The split `val` is used if there is one. Scores come with 95 % bootstrap intervals; docs/metrics.md defines them.
-    --compare prints one table with paired tests against the model: † differs significantly; bold is the best, and what
-    is not significantly worse. `--compare decoders` adds what `hcep predict --decode` would answer from the same
-    probabilities. --output writes the scores or the table: .md, .tex, .csv or .json.
+    --compare prints one table with paired tests against the model: † marks significant differences, and bold marks the
+    best value and all values that are not significantly worse. `--compare decoders` adds what `hcep predict --decode`
+    would answer from the same probabilities. --output writes the scores or the table: .md, .tex, .csv or .json.
     """
     from hcep.evaluate.model_scores import Evaluation, evaluate_model
 

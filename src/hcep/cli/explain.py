@@ -63,7 +63,7 @@ def explain(
     preprocessing: opt.Preprocessing = None,
     config: Config = None,
 ) -> None:
-    """Explain photos: what each shows, at the level that is sure, and the path of concepts that leads there."""
+    """Say what photos show, as specifically as the model can be sure of, and explain why by a path of concepts."""
     from hcep.explain.finding import find_images, refuse_no_images
 
     model, images = model_and_images(model, images)
@@ -120,7 +120,9 @@ def explain(
     if as_json:
         n_answers = _print_json(each)
     else:
-        n_answers = _print(each, tree, n_best is not None, hierarchy, files=len(files) > 1)
+        paths = {getattr(file, "path", file) for file in files}
+        same_names = len({path.name for path in paths}) < len(paths)
+        n_answers = _print(each, tree, n_best is not None, hierarchy, n_parts=0 if len(files) == 1 else 1 + same_names)
     if html is not None:
         by_label = list(opened.images_by_label().items())[:REPORTED_LABELS]
         rows = [("label", "training images"), *((label, str(n)) for label, n in by_label)]
@@ -180,11 +182,11 @@ def model_and_images(model: Path | None, images: list[str]) -> tuple[Path | None
     return Path(images[0]), images[1:]
 
 
-def _print(answers: Iterable[explaining.Answer], tree: bool, all_rivals: bool, h: Hierarchy, files: bool) -> int:
-    """Print one answer after the other; return how many."""
+def _print(answers: Iterable[explaining.Answer], tree: bool, all_rivals: bool, h: Hierarchy, n_parts: int) -> int:
+    """Print one answer after the other, each after the last `n_parts` parts of its path; return how many."""
     console, n = Console(), 0
     for n, one in enumerate(answers, start=1):  # noqa: B007 - the last n is returned
-        file = f"{escape(Path(one.file).name)}: " if files or tree else ""
+        file = f"{escape('/'.join(Path(one.file).parts[-max(n_parts, 1) :]))}: " if n_parts or tree else ""
         head = [file + verdict(one, path=not tree), *_above(one, h)]
         tail = list(_below(one, all_rivals))
         if not tree:

@@ -78,11 +78,11 @@ def export(
     encoder: opt.Encoder = None,
     overwrite: opt.Overwrite = False,
 ) -> None:
-    """Write a model, or its answers for images (DATA), for another program.
+    """Export a model, or its answers for images (DATA), to another program.
 
-    A model becomes an ONNX file (onnx), a folder of AddaxAI (addaxai) or a Space of the Hugging Face hub (space).
-    Answers become a FiftyOne dataset with heat maps (fiftyone), or a Parquet file with the embeddings for Embedding
-    Atlas (atlas). docs/tools.md describes them.
+    A model becomes an ONNX file (onnx), a model folder for AddaxAI (addaxai) or a Space for the Hugging Face hub
+    (space). Answers become a FiftyOne dataset with heat maps (fiftyone), or a Parquet file with the embeddings for
+    Embedding Atlas (atlas). docs/tools.md describes them.
     """
     if kind not in KINDS:
         raise HCEPError(f"KIND: expected one of {', '.join(KINDS)}, got {quote(kind)}.{near_matches(kind, KINDS)}")

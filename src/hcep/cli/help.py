@@ -9,7 +9,7 @@ from typing import Any
 
 import rich.markup
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from hcep.cli.console import Console, escape
 
@@ -57,6 +57,7 @@ class Command(TyperCommand):
         if not everything and len(self.params) - len(common) >= N_HIDDEN:
             shown.params = common
         n_more = len(self.params) - len(shown.params)
+        shown.params = [_without_type(p) if p.param_type_name == "argument" else p for p in shown.params]
         # Paragraphs, without the line breaks of the source; brackets in them are no markup.
         paragraphs = (self.help or "").split("\n\n")[: None if everything or main is None else 1]
         shown.help = rich.markup.escape("\n\n".join(" ".join(text.split("\n")) for text in paragraphs))
@@ -66,9 +67,26 @@ class Command(TyperCommand):
         Console(highlight=False, soft_wrap=True).print(epilog(path, n_more, None if everything else N_EXAMPLES))
 
 
+def _without_type(argument: Any) -> Any:
+    """An argument whose help does not show its Python type, such as `<list[str]>`."""
+    argument = copy(argument)
+    argument.display_type_rich = lambda ctx: None
+    return argument
+
+
+class Group(TyperGroup):
+    """A group of commands whose help does not show the types of flags."""
+
+    def get_params(self, ctx: Any) -> Any:
+        params = super().get_params(ctx)
+        for one in params:
+            one.metavar = one.metavar or ""  # newer versions of typer show the type of a flag, `<bool>`
+        return params
+
+
 def group(text: str, **settings: Any) -> typer.Typer:
     """A group of commands."""
-    plain: dict[str, Any] = {"rich_markup_mode": "rich", "pretty_exceptions_enable": False}
+    plain: dict[str, Any] = {"rich_markup_mode": "rich", "pretty_exceptions_enable": False, "cls": Group}
     return typer.Typer(help=text, **{"no_args_is_help": True, **plain, **settings})
 
 
@@ -87,7 +105,7 @@ def epilog(command: str, n_more: int = 0, n_examples: int | None = None) -> str:
     more = after[: next((i for i, line in enumerate(after) if not line.startswith(" ")), None)][:n_examples]
     typed = [*_before(first, [line for line in lines if not line.startswith(" ")]), first]
     rest = [f" [dim]{n_more} more options: {command} --help-all[/]"] if n_more else []
-    parts = [*rest, *(_block("Example, as typed", typed) if first else []), *_block("On your own files", more)]
+    parts = [*rest, *(_block("Example", typed) if first else []), *_block("On your own files", more)]
     return "\n".join(parts)
 
 

@@ -34,10 +34,10 @@ def add(
 ) -> None:
     """Add labelled images to the classes of a model; with --class, add a new class.
 
-    A new class takes the images with its label, or all images if none has that label, and is below the root without
-    --under. In a model of words and pictures it also takes the texts with its label from --vocabulary, or its name by
-    the text tower of the encoder. Images with a label above classes teach the classes below it. Parameters, which the
-    model keeps: coarse (below, own, drop), unlabelled (ignore, use).
+    --class makes a class of the images with this label, or of all images if none has it. Without --under, the class is
+    placed below the root. In a model of words and pictures, its text comes from --vocabulary, or else its name is
+    encoded by the text tower of the encoder. Images whose label is a concept above the classes teach the classes below
+    that concept. Parameters, which are saved with the model: coarse (below, own, drop), unlabelled (ignore, use).
     """
     from hcep.models.model_encoder import own_labels
 
@@ -111,7 +111,7 @@ def edit(
     remove: opt.Remove = None,
     rename: opt.Rename = None,
 ) -> None:
-    """Move, rename and remove concepts and classes; one command makes one version.
+    """Move, rename and remove concepts and classes; each command saves one version.
 
     Concepts are given by id, or by a name that only one concept has. They are moved, then removed, then renamed.
     """
@@ -215,10 +215,11 @@ def learn(
 ) -> None:
     """Learn from corrections, and measure the effect on photos that were not corrected.
 
-    Corrected photos are looked for in the model's training photos, in --data and where they were when they were
-    corrected. Labelled photos of --data that were neither corrected nor fitted on measure the effect. In a model of
-    words and pictures, a new class takes its text from --vocabulary, or by the text tower of the encoder. The model
-    gets a new version; `hcep model undo` goes back.
+    Corrected photos are searched for among the model's training photos, in --data and where they were when they were
+    corrected. The effect is measured on labelled photos of --data that were neither corrected nor used to fit the
+    model. In a model of words and pictures, the text of a new class comes from --vocabulary, or else its name is
+    encoded by the text tower of the encoder. The model gets a new version; `hcep model undo` goes back to the previous
+    one.
     """
     import msgspec
 

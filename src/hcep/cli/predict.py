@@ -53,12 +53,12 @@ def predict(
     answer_estimate, kind, path, names, coefficients, residual_norm; and one per rank of the hierarchy, such as
     rank_family.
 
-    --decode says what the answer should be best at. `sure` is the most specific concept that is as likely as --sure
+    --decode says how the answer is chosen. `sure` is the most specific concept that is as likely as --sure
     says, and is empty if there is none. `class` is always the most probable class: choose it if only the exact class
     counts. `distance` makes the mildest mistakes: choose it if a wrong answer costs more the further it is from the
     truth in the hierarchy. `f1` names many concepts of the true path and few others: choose it if concepts are counted.
-    All four use the same probabilities, so that class and path stay the same; only the columns of the answer and the
-    doubt change. `hcep evaluate --compare decoders` measures them on your images.
+    All four use the same probabilities, so the class and the path stay the same; only the columns of the answer and
+    the doubt change. `hcep evaluate --compare decoders` measures them on your images.
     """
     from hcep.classify.right_level import SURE
     from hcep.explain.predictions import predict_data

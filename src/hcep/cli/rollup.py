@@ -43,11 +43,12 @@ def rollup(
     as_json: opt.Json = False,
     options: opt.ReaderOptions = None,
 ) -> None:
-    """Answer each image with the most specific concept that is sure enough, from any classifier's scores.
+    """Find the most specific answer that is sure enough for each image, from any classifier's scores.
 
     SCORES has a column of ids and one per class, or the columns image, class and score. With --labels (a .csv file with
-    the columns image and label, or a column of SCORES) the answers are right as often as --sure says. The output is a
-    .csv, .parquet or .json file with the columns of `hcep predict` up to doubt; without --output, answers are printed.
+    the columns image and label, or a column of SCORES) at least the share of answers that --sure gives is right. The
+    output is a .csv, .parquet or .json file with the columns of `hcep predict` up to doubt; without --output, answers
+    are printed.
     """
     from hcep.explain.score_tables import roll_up_table
 

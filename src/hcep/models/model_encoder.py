@@ -146,7 +146,7 @@ def text_of_class(
 
     if model.document.fitted.words is None:
         if vocabulary:
-            raise HCEPError("--vocabulary: the model has no texts; leave it out")
+            raise HCEPError("--vocabulary: the model was fitted without texts; leave it out")
         return None
     if vocabulary:
         return texts_of_class(vocabulary, name, model.dictionary.n_dims)
