@@ -120,7 +120,7 @@ def explain(
     if as_json:
         n_answers = _print_json(each)
     else:
-        paths = {getattr(file, "path", file) for file in files}
+        paths = {file if isinstance(file, Path) else file.path for file in files}
         same_names = len({path.name for path in paths}) < len(paths)
         n_answers = _print(each, tree, n_best is not None, hierarchy, n_parts=0 if len(files) == 1 else 1 + same_names)
     if html is not None:

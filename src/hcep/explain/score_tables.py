@@ -246,9 +246,7 @@ def _combined(table: ScoreFile, blocks: Iterator[Block], n_classes: int) -> Iter
                 groups[-1] = (sums + evidence[i], some | possible[i], n + 1)
                 continue
             if hash(key) in seen:
-                raise HCEPError(
-                    f"{table.name}: the rows of group {quote(key)} are not consecutive; sort the table by it"
-                )
+                raise HCEPError(f"{table.name}: the rows of group {quote(key)} are not consecutive; sort the table")
             seen.add(hash(key))
             if len(ids) >= n_rows:
                 yield ids, _of_groups(groups)
@@ -423,7 +421,7 @@ class ScoreFile:
                 if not ids or key != ids[-1]:
                     if hash(key) in seen:
                         raise HCEPError(
-                            f"{self.name}: the rows of image {quote(key)} are not consecutive; sort the table by it"
+                            f"{self.name}: the rows of image {quote(key)} are not consecutive; sort the table"
                         )
                     seen.add(hash(key))
                     if len(ids) >= n_rows:
