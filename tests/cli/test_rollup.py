@@ -27,7 +27,7 @@ def test_answers_are_written_with_a_promise_and_never_overwritten(sample: Path, 
         rows = list(csv.DictReader(file))
     names = ["id", "answer", "answer_name", "answer_probability", "rank", "class", "class_probability", "doubt"]
     assert list(rows[0]) == [*names, "answer_estimate"]
-    fails("exists already", *words)
+    fails("already exists", *words)
     text, notes = run(*words, "--labels", "label", "--sure", "0.999", "--overwrite")
     assert "promise" not in text
     assert "500 labelled images are too few to promise 0.999" in notes

@@ -137,7 +137,7 @@ def test_megadetector_gets_the_answer_in_its_box_and_keeps_everything_else(model
     # The rules of MegaDetector's validator for categories.
     assert names.keys() == lines.keys()
     assert all(re.fullmatch(r"\d+", key) for key in names)
-    fails("exists already", "predict", model, trap, "--encoder", ENCODER, "-o", tmp_path / "out.json")
+    fails("already exists", "predict", model, trap, "--encoder", ENCODER, "-o", tmp_path / "out.json")
 
 
 def test_what_was_written_for_megadetector_can_be_rolled_up(model, trap, tmp_path) -> None:  # noqa: F811
@@ -256,7 +256,7 @@ def test_one_command_writes_for_megadetector_camtrap_dp_and_photo_programs(model
     # What is filled in stays, and nothing else is replaced unless this is wanted.
     content |= {"contributors": [{"title": "Ada"}], "project": {"title": "A trap", "samplingDesign": "targeted"}}
     (photos / "datapackage.json").write_text(json.dumps(content), encoding="utf-8")
-    fails("classified.json' exists already", "predict", model, trap, "--encoder", ENCODER, "-o", photos, *words)
+    fails("classified.json' already exists", "predict", model, trap, "--encoder", ENCODER, "-o", photos, *words)
     assert "datapackage.json needs project.captureMethod;" in predict(model, trap, photos, *words, "--overwrite")
     after = json.loads((photos / "datapackage.json").read_text(encoding="utf-8"))
     assert (after["contributors"], after["project"]["title"]) == ([{"title": "Ada"}], "A trap")

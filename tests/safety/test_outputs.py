@@ -156,7 +156,7 @@ def test_an_existing_file_is_refused_before_any_work(inputs, tmp_path, command, 
     mine = next(word for word in words if os.path.basename(word).startswith("mine"))
     with open(mine, "w") as file:
         file.write(MINE)
-    with pytest.raises(HCEPError, match=r"exists already|not a folder|is a file|create the folder"):
+    with pytest.raises(HCEPError, match=r"already exists|not a folder|is a file|create the folder"):
         CliRunner().invoke(app, words, catch_exceptions=False)
     with open(mine) as file:
         assert file.read() == MINE

@@ -38,7 +38,7 @@ TITLES = {
     "prefix_accuracy": "accuracy down to level 1, 2, …",
     "n_atoms": "concepts per answer",
     "reconstruction_error": "reconstruction error",
-    "explained_energy": "energy explained to level 1, 2, …",
+    "explained_energy": "image explained to level 1, 2, …",
     "ece": "calibration error (ECE)",
 }
 
