@@ -107,7 +107,6 @@ def test_help_lists_every_command_in_a_group():
 @pytest.mark.parametrize(
     ("words", "match"),
     [
-        ("serve --compare a --compare b", "--compare: hcep serve compares with one other model, got 2"),
         ("serve -P megapixels=500", "--parameter megapixels: expected a number from 0.1 to 89, got 500"),
         ("serve -P photos=many", "--parameter photos: expected a number from 1 to 1e\\+06, got 'many'"),
         ("serve -P fotos=3", "there is no parameter 'fotos'. Near matches: 'photos'"),

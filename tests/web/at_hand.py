@@ -44,11 +44,10 @@ def model_of(store: Path, folder: Path, n_train: int = 200, **options) -> Path:
 
 
 class Ten(NamedTuple):
-    """Folders of a store, of a model of its classes and of another one."""
+    """Folders of a store, and of a model of its classes."""
 
     store: Path
     model: Path
-    other: Path
 
 
 def settled(page) -> None:

@@ -174,14 +174,13 @@ def page(new_page):
 
 @pytest.fixture(scope="session")
 def ten(tmp_path_factory) -> Ten:
-    """The shared photos as a store, a model of their ten classes, and another one."""
+    """The shared photos as a store, and a model of their ten classes."""
     folder = tmp_path_factory.mktemp("ten")
     store = store_of_shared_photos(folder / "store")
-    other = model_of(store, folder / "other", shrinkage=None, anchor=3.0, n_train=20)
-    return Ten(store, model_of(store, folder / "model"), other)
+    return Ten(store, model_of(store, folder / "model"))
 
 
 @pytest.fixture(scope="session")
 def served(start_server, ten) -> Server:
-    """The ten classes, their photos, and another model to compare with."""
-    return start_server(ten.model, "--store", ten.store, "--compare", ten.other)
+    """The ten classes and their photos."""
+    return start_server(ten.model, "--store", ten.store)

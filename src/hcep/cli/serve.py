@@ -31,7 +31,6 @@ def serve(
     ] = None,
     *,
     store: opt.Store = None,
-    compare: opt.Compare = None,
     host: Annotated[
         str, option("Address to listen on; addresses other than 127.0.0.1 require a token.", "--host ADDRESS")
     ] = "127.0.0.1",
@@ -49,13 +48,10 @@ def serve(
 
     A project is a folder with photos, a tree, a model and corrections. A new or empty folder becomes one: choose
     photos, paste a tree and fit a model in the browser. The project of a folder that only has photos is kept in its
-    subfolder hcep-project. --compare takes one other model folder. Corrections are kept in
-    the folder of the model or project, or in the user's data folder for the built-in model. Parameters: megabytes and
-    megapixels (of one photo), photos (that are remembered), queue (requests that may wait), batch (photos that are
-    encoded together).
+    subfolder hcep-project. Corrections are kept in the folder of the model or project, or in the user's data
+    folder for the built-in model. Parameters: megabytes and megapixels (of one photo), photos (that are remembered),
+    queue (requests that may wait), batch (photos that are encoded together).
     """
-    if len(compare or ()) > 1:
-        raise HCEPError(f"--compare: hcep serve compares with one other model, got {len(compare or ())}")
     if ssl_keyfile is not None and ssl_certfile is None:
         raise HCEPError("--ssl-keyfile: also give the certificate with --ssl-certfile")
     for file in (ssl_certfile, ssl_keyfile):
@@ -72,9 +68,8 @@ def serve(
 
     is_local = host in LOOPBACK | {"::1"}
     token = None if is_local else secrets.token_urlsafe(24)
-    other = Path(compare[0]) if compare else None
     project = None if model is None or (model / "model.json").exists() else Project(model)
-    sources: dict[str, Any] = {"corrections": corrections, "encoder": encoder, "other": other, "project": project}
+    sources: dict[str, Any] = {"corrections": corrections, "encoder": encoder, "project": project}
     engine = Engine(None if project is not None else model, store, limits=Limits(**bounded), **sources)
     name = f"[{host}]" if ":" in host else socket.gethostname() if host == "0.0.0.0" else host
     port, query = listening.getsockname()[1], f"?token={token}" if token else ""

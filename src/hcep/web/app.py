@@ -34,7 +34,7 @@ def create_app(
     fastapi, nicegui = require("fastapi", "web", "the explorer"), require("nicegui", "web", "the explorer")
     ui = nicegui.ui
     from hcep.web import api
-    from hcep.web.pages import collection, compare, hierarchy, photo, project
+    from hcep.web.pages import collection, hierarchy, photo, project
     from hcep.web.security import Guard, log_briefly
 
     engine = model if isinstance(model, Engine) else Engine(model, store, **options)
@@ -51,7 +51,7 @@ def create_app(
     app: FastAPI = fastapi.FastAPI(title="HCEP explorer", docs_url=None, redoc_url=None, lifespan=lifespan)
     seen: Counter[str] = Counter()
     api.register(app, engine, seen)
-    for page in (photo, collection, hierarchy, compare, project):
+    for page in (photo, collection, hierarchy, project):
         page.register(engine)
     look: dict[str, Any] = {"title": "HCEP", "dark": None, "language": "en-US", "tailwind": False}
     # A browser or a server that is busy for some seconds does not lose its page.

@@ -99,7 +99,6 @@ class Engine:
         built-in model
     encoder : Encoder or name (default: the model's)
     limits : Limits
-    other : SavedModel or path; a model to compare with
     project : Project; its model and corrections are used, and a model can be fitted to its photos
     """
 
@@ -111,7 +110,6 @@ class Engine:
         corrections: str | Path | None = None,
         encoder: Encoder | str | None = None,
         limits: Limits | None = None,
-        other: SavedModel | str | Path | None = None,
         project: Project | None = None,
     ) -> None:
         self.project = project
@@ -121,7 +119,6 @@ class Engine:
                 model, store = project.model, store or project.store
         self.limits, self.read_only = limits or Limits(), model is None
         self.saved = model if isinstance(model, SavedModel) else builtin_model() if model is None else read_model(model)
-        self.other = other if other is None or isinstance(other, SavedModel) else read_model(other)
         folder = user_data_path("hcep", appauthor=False) if model is None else self.saved.folder
         self.corrections_file = Path(corrections or folder / CORRECTIONS)
         self.encoder = load_model_encoder(self.saved.encoder, self.saved.folder, encoder)

@@ -132,8 +132,10 @@ class CollectionPage:
         self.toolbar.clear()
         with self.toolbar:
             with text("div", classes="line", role="group", aria_label="Show"):
-                filters = {name: (SHOW[name], n) for name, n in numbers.items() if n or name == view.show}
-                many.chips(filters, view.show, lambda name: self.change(show=name))
+                for name, n in numbers.items():
+                    if n or name == view.show:
+                        on = str(name == view.show).lower()
+                        clickable(f"{SHOW[name]} {n:,}", partial(self.change, show=name), "chip wrap", aria_pressed=on)
             with text("nav", classes="line trail", aria_label="Concept"):
                 for node in (0, *collection.trail(view.node)):
                     words = f"› {collection.node_name(node)}" if node else "All concepts"
@@ -186,12 +188,13 @@ class CollectionPage:
             "The lowest concept that the label and the answer share. The more specific it is, the smaller the mistake.",
             "small soft",
         )
-        shown = {"show": "mistakes", "sort": "worst", "node": 0, "group": None}
-        many.confusion_bars(
-            self.collection,
-            lambda truth, answer, n: f"most often {truth} mistaken for {answer}, {n:,}×",
-            lambda concept: self.change(common=concept, **shown),
-        )
+        confusions, h = self.collection.confusions(), self.collection.model.hierarchy
+        with text("ul", classes="bars", aria_label="By the concept above both"):
+            for concept, n, truth, answer, n_most in confusions[:60]:
+                shown = {"show": "mistakes", "sort": "worst", "node": 0, "group": None, "common": h.index(concept)}
+                about = f"most often {truth} mistaken for {answer}, {n_most:,}×"
+                with text("li"):
+                    many.bar_row(h.name(concept), n, n / confusions[0][1], partial(self.change, **shown), about)
 
     def make_map(self) -> None:
         with text("label", "Colour by level", "name"):

@@ -16,7 +16,7 @@ nicegui = require("nicegui", "web", "the explorer")
 ui = nicegui.ui
 log = logging.getLogger(__name__)
 
-PAGES = {"Photo": "/", "Collection": "/collection", "Hierarchy": "/hierarchy", "Compare": "/compare", "API": "/api"}
+PAGES = {"Photo": "/", "Collection": "/collection", "Hierarchy": "/hierarchy", "API": "/api"}
 #: Where the pages' own styles and scripts are served; nothing is loaded from elsewhere.
 STATIC, FILES = "/explorer", Path(__file__).with_name("static")
 SORRY = "Something went wrong. Nothing you did is lost; please try again."

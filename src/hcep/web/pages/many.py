@@ -3,8 +3,8 @@
 import asyncio
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -242,22 +242,6 @@ def select(label: str, options: Mapping[str, str], value: str, on_change: Callab
     on_value(element, "change", on_change)
 
 
-def chips(options: Mapping[str, tuple[str, Any]], chosen: str, on_click: Callable[[str], Any]) -> None:
-    """Filters, one of which is on; `options` are words and numbers of photos by key."""
-    for key, (words, n) in options.items():
-        on = str(key == chosen).lower()
-        clickable(f"{words} {int(n):,}", partial(on_click, key), "chip wrap", aria_pressed=on)
-
-
-def confusion_bars(collection: Collection, words: Callable[..., str], on_click: Callable[[int], Any]) -> None:
-    """Mistakes by the lowest concept above truth and answer; `words` describes the most frequent one of each."""
-    confusions, h = collection.confusions(), collection.model.hierarchy
-    with text("ul", classes="bars", aria_label="By the concept above both"):
-        for concept, n, *most in confusions[:60]:
-            with text("li"):
-                bar_row(h.name(concept), n, n / confusions[0][1], partial(on_click, h.index(concept)), words(*most))
-
-
 def learn_card(engine: Engine, on_change: Callable[[], Any]) -> None:
     """A button that teaches the model all new corrections, the effect in words, and a button to undo it."""
     n = engine.n_to_learn
@@ -294,26 +278,6 @@ def bar_row(name: str, n: int, share: float, on_click: Any, about: str = "") -> 
         text("span", f"{n:,}", "number")
         if about:
             text("span", about, "small soft wrap about")
-
-
-@contextmanager
-def photo_dialog(collections: Collections, photos: Photos, row: int) -> Iterator[None]:
-    """A dialog with one large photo; the content made inside stands beside it."""
-
-    async def explain() -> None:
-        with working("Reading the photo"):
-            photo = await collections.photo(photos, row)
-        ui.navigate.to(f"/?photo={photo.id}")
-
-    with ui.dialog(value=True) as dialog, text("div", classes="card photo-card"):
-        text("img", classes="large", src=f"/collection/{photos.key}/large/{row}.jpg", alt=photos.names[row])
-        with text("div", classes="stack"):
-            yield
-            text("p", photos.names[row], "small soft wrap")
-            with text("div", classes="line"):
-                button("Explain", explain, "primary", icon="account_tree")
-                button("Close", dialog.delete)  # close() returns the dialog, which would be awaited
-    dialog.on("hide", dialog.delete).props["aria-label"] = photos.names[row]
 
 
 def answer_details(collection: Collection, row: int) -> None:
