@@ -21,6 +21,9 @@ from hcep.models import read_model
 from hcep.pursuit.limits import Request
 from hcep.web.batching import Batcher, ServerBusyError
 from hcep.web.engine import Engine, Limits, PhotoNotFoundError, ReadOnlyModelError
+from hcep.web.project import Project
+from tests.cli.test_own_data import COLOURS, TREE, picture
+from tests.embeddings.encoders.tiny_onnx import mean_colour
 from tests.explain.test_where_photos import encoder, half_red
 from tests.taxonomy.naming.bear_space import BEARS, bear_images
 
@@ -84,6 +87,32 @@ def with_engine(folder, ask, **options):
             await engine.close()
 
     return asyncio.run(run())
+
+
+def test_a_project_is_fitted_with_another_encoder_and_answers_with_it(tmp_path):
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (extra onnx)")
+    project = Project(tmp_path / "project")
+    for c, (label, colour) in enumerate(COLOURS.items()):
+        for i in range(4):
+            project.keep_photo(file_of(picture(colour, 10 * c + i)), f"{label}/{i}.png")
+    project.set_tree(TREE)
+    (tmp_path / "mean.onnx").write_bytes(mean_colour())
+    name, steps = f"onnx:{tmp_path}/mean.onnx", []
+    with pytest.raises(HCEPError, match=r"preprocessing of images is unknown; give .*--preprocessing"):
+        Engine(project=project, encoder=name)
+
+    async def fit():
+        engine = Engine(project=project, encoder=name, preprocessing={"size": 8})
+        try:
+            await engine.fit_project(print, lambda *step: steps.append(step))
+            photo = await engine.add_photo(file_of(picture(COLOURS["bus"], 99)), "bus.png")
+            return (await engine.explain(photo)).label, len(photo.embedding)
+        finally:
+            await engine.close()
+
+    assert asyncio.run(fit()) == ("bus", 3)
+    assert steps[-1][1] == "Fitting the model"
+    assert read_model(project.model).encoder.name == name
 
 
 def file_of(image, kind="PNG"):

@@ -317,6 +317,7 @@ def test_a_project_from_nothing_learns_from_twenty_corrections(start_server, fol
     page.get_by_text("People corrected 20 photos.").wait_for()
     assert page.get_by_role("heading", level=1).inner_text() == "44 photos in project"
     page.get_by_role("button", name="Learn from 20 corrections").click()
+    page.wait_for_selector("progress[aria-label=Learning]")
     page.get_by_text("The model learned from 20 corrections").wait_for()
     learned = read_model(project / "model")
     assert accuracy(project / "model", held_out) > before
@@ -492,6 +493,8 @@ def test_a_folder_of_photos_is_a_project_that_leaves_the_photos_alone(photos, tm
     assert (again.n_photos(), again.has_model, len(again.store)) == ((12, 4), True, 12)
     again.fit(print)  # what the project has written is not a class
     assert len(again.store) == 12
+    moved = Project(shutil.move(tmp_path / "museum", tmp_path / "attic"))
+    assert all(Path(path).is_file() and Path(path).is_relative_to(moved.photos) for path in moved.store.paths)
 
 
 def test_a_tree_that_cannot_be_read_leaves_the_earlier_one(tmp_path):

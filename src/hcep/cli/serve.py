@@ -40,6 +40,7 @@ def serve(
     browser: Annotated[bool, option("Open a browser.", "--browser/--no-browser")] = True,
     corrections: opt.Corrections = None,
     encoder: opt.Encoder = None,
+    preprocessing: opt.Preprocessing = None,
     ssl_certfile: Annotated[Path | None, more("Certificate for https.", "--ssl-certfile FILE")] = None,
     ssl_keyfile: Annotated[Path | None, more("Private key of the certificate.", "--ssl-keyfile FILE")] = None,
     parameter: opt.Parameter = None,
@@ -69,7 +70,8 @@ def serve(
     is_local = host in LOOPBACK | {"::1"}
     token = None if is_local else secrets.token_urlsafe(24)
     project = None if model is None or (model / "model.json").exists() else Project(model)
-    sources: dict[str, Any] = {"corrections": corrections, "encoder": encoder, "project": project}
+    sources: dict[str, Any] = {"corrections": corrections, "project": project}
+    sources |= {"encoder": encoder, "preprocessing": preprocessing}
     engine = Engine(None if project is not None else model, store, limits=Limits(**bounded), **sources)
     name = f"[{host}]" if ":" in host else socket.gethostname() if host == "0.0.0.0" else host
     port, query = listening.getsockname()[1], f"?token={token}" if token else ""

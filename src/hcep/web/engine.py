@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -17,10 +16,11 @@ from numpy.typing import NDArray
 from PIL import Image
 from platformdirs import user_data_path
 
+from hcep._progress import listening, progress
 from hcep.classify import HCEPClassifier
 from hcep.classify.path_model import PathModel
 from hcep.classify.right_level import SURE
-from hcep.embeddings import EmbeddingStore, Encoder
+from hcep.embeddings import EmbeddingStore, Encoder, load_encoder
 from hcep.embeddings.images import ImageProblem
 from hcep.errors import HCEPError
 from hcep.evaluate.learning import Learned, learn, new_corrections
@@ -38,7 +38,7 @@ from hcep.models.schema import Change
 from hcep.pursuit.limits import Concepts, Request
 from hcep.web.batching import Batcher, ServerBusyError
 from hcep.web.decoding import Decoders
-from hcep.web.project import Project
+from hcep.web.project import OnProgress, Project, stages
 
 T = TypeVar("T")
 CORRECTIONS = "corrections.jsonl"
@@ -97,10 +97,14 @@ class Engine:
     store : EmbeddingStore or path; a collection to explore
     corrections : path of the corrections file; by default in the model's folder, or in the user's data folder for the
         built-in model
-    encoder : Encoder or name (default: the model's)
+    encoder, preprocessing : Encoder or name, and what `load_encoder` takes with it (default: the model's); a project
+        without a model is fitted with this encoder
     limits : Limits
     project : Project; its model and corrections are used, and a model can be fitted to its photos
     """
+
+    #: The encoder that the first model of a project will have, if it is not the built-in one.
+    _of_project: Encoder | None = None
 
     def __init__(
         self,
@@ -109,6 +113,7 @@ class Engine:
         *,
         corrections: str | Path | None = None,
         encoder: Encoder | str | None = None,
+        preprocessing: Any = None,
         limits: Limits | None = None,
         project: Project | None = None,
     ) -> None:
@@ -121,7 +126,12 @@ class Engine:
         self.saved = model if isinstance(model, SavedModel) else builtin_model() if model is None else read_model(model)
         folder = user_data_path("hcep", appauthor=False) if model is None else self.saved.folder
         self.corrections_file = Path(corrections or folder / CORRECTIONS)
-        self.encoder = load_model_encoder(self.saved.encoder, self.saved.folder, encoder)
+        chosen: tuple[Any, Any] = (encoder, preprocessing)
+        if project is not None and not project.has_model and encoder is not None:
+            named = isinstance(encoder, str)
+            self._of_project = load_encoder(encoder, preprocessing=preprocessing) if named else encoder
+            chosen = None, None  # the built-in model answers until the first fit
+        self.encoder = load_model_encoder(self.saved.encoder, self.saved.folder, *chosen)
         self.store = store if store is None or isinstance(store, EmbeddingStore) else EmbeddingStore(store)
         if self.store is not None:
             refuse_other_encoder(self.saved.encoder, self.store.encoder, self.store.folder)
@@ -129,10 +139,13 @@ class Engine:
         self._photos: OrderedDict[str, Photo] = OrderedDict()
         self._lock, self._pool = threading.Lock(), ThreadPoolExecutor(4)
         self._n_running = self._n_decoding = 0
-        self._decode = Decoders(self.encoder.preprocessing, int(self.limits.megapixels * 1e6), self.limits.seconds)
+        self._decode = self._decoders()
         size, limit = self.limits.batch, self.limits.queue
         self._encode: Batcher[NDArray[np.float32], tuple[Any, Any]] = Batcher(self._encode_batch, size, limit)
         self._explain: Batcher[_Question, Answer] = Batcher(self._answer_batch, size, limit)
+
+    def _decoders(self) -> Decoders:
+        return Decoders(self.encoder.preprocessing, int(self.limits.megapixels * 1e6), self.limits.seconds)
 
     def _open(self, saved: SavedModel) -> None:
         """Answer with this version of the model from now on."""
@@ -337,29 +350,45 @@ class Engine:
         """Corrections that the model has not learned from yet; 0 for the built-in model, which cannot learn."""
         return 0 if self.read_only else new_corrections(self.saved, self.corrections)
 
-    async def learn(self) -> Learned:
+    async def learn(self, on_progress: OnProgress = lambda share, words: None) -> Learned:
         """Learn from all corrections whose photos are at hand, as a new version (see `hcep.evaluate.learning`)."""
+
+        def encode(files: Sequence[Path]) -> NDArray[Any]:
+            parts, n = [], self.limits.batch
+            with progress("encoding", len(files), shown=False) as advance:
+                for start in range(0, len(files), n):
+                    parts.append(encode_files(files[start : start + n], self.saved, self.encoder))
+                    advance(len(parts[-1]))
+            return np.concatenate(parts)
+
+        def learned() -> Learned:
+            with listening(stages(on_progress)):
+                return learn(folder, corrections, sources, vectors, encode=encode, text_of=text_of)
+
         vectors = {key: photo.embedding for key, photo in list(self._photos.items())}
         sources = [] if self.store is None else [self.store]
         corrections, folder = self.corrections, self.saved.folder
-        encode = partial(encode_files, saved=self.saved, encoder=self.encoder)
         text_of = partial(text_of_class, self.saved, encoder=self.encoder)
-        return await self.run(
-            self._change, lambda: learn(folder, corrections, sources, vectors, encode=encode, text_of=text_of)
-        )
+        return await self.run(self._change, learned)
 
-    async def fit_project(self, on_note: Callable[[str], object], on_progress: Callable[[float, str], object]) -> None:
+    async def fit_project(self, on_note: Callable[[str], object], on_progress: OnProgress) -> None:
         """Fit a model to the project's photos (see `Project.fit`), and answer with it from now on."""
-        project = self.project
+        project, encoder = self.project, self._of_project or self.encoder
         assert project is not None
 
         def fit() -> None:
             with self._lock:
-                project.fit(on_note, self.encoder, on_progress)
+                project.fit(on_note, encoder, on_progress)
+                self.encoder = encoder
                 self._open(read_model(project.model))
                 self.read_only, self.store = False, project.store
 
         await self.run(fit)
+        if self._of_project is not None:
+            self._of_project, decode = None, self._decode
+            self._photos.clear()  # they have embeddings of the built-in encoder
+            self._decode = self._decoders()
+            await decode.close()
 
     async def keep_photo(self, data: bytes, name: str) -> None:
         """Save a dropped photo in the project, if its owner wants that."""

@@ -9,8 +9,10 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import numpy as np
+
 from hcep._files import write_bytes, write_text
-from hcep._progress import listening
+from hcep._progress import Listener, listening
 from hcep.datasets import find_hierarchy
 from hcep.embeddings import EmbeddingStore
 from hcep.embeddings.files import is_store
@@ -33,6 +35,21 @@ SETTINGS, OF_PHOTOS = "project.json", "hcep-project"
 MOST_TEXT = 5_000_000
 #: An option of the command line in a message.
 OPTION = re.compile(r" ?\(-O [^()]*\)")
+
+
+#: Called with the share of the work that is done, and what is done now.
+OnProgress = Callable[[float, str], object]
+
+
+def stages(on_progress: OnProgress) -> Listener:
+    """A listener that tells the progress of a fit as shares of the whole."""
+
+    def listen(what: str, n_done: int, total: int) -> None:
+        start, end, words = STAGES.get(what, FITTING)
+        share = n_done / max(total, 1)
+        on_progress(start + share * (end - start), f"{words}: {n_done:,} of {total:,}" if total > 1 else words)
+
+    return listen
 
 
 class Project:
@@ -73,8 +90,13 @@ class Project:
 
     @property
     def store(self) -> EmbeddingStore | None:
-        """The embeddings of the photos that the model was fitted on."""
-        return EmbeddingStore(self.model / "store") if is_store(self.model / "store") else None
+        """The embeddings of the photos that the model was fitted on, with their paths where the project is now."""
+        if not is_store(self.model / "store"):
+            return None
+        store = EmbeddingStore(self.model / "store")
+        here = [(self.photos / str(one), path) for one, path in zip(store.ids, store.paths, strict=True)]
+        store.paths = np.array([str(file) if file.is_file() else path for file, path in here], dtype=object)
+        return store
 
     def set_keep(self, keep: bool) -> None:
         write_text(self._settings, json.dumps({"keep": keep}))
@@ -128,18 +150,12 @@ class Project:
         self,
         on_note: Callable[[str], object],
         encoder: Any = None,
-        on_progress: Callable[[float, str], object] = lambda share, words: None,
+        on_progress: OnProgress = lambda share, words: None,
     ) -> None:
         """Fit a model to the photos, with their folders as classes and labels as they were corrected.
 
-        `on_note` gets sentences about the data, `on_progress` the share of the work that is done and what is done now.
+        `on_note` gets sentences about the data.
         """
-
-        def listen(what: str, n_done: int, total: int) -> None:
-            start, end, words = STAGES.get(what, FITTING)
-            share = n_done / max(total, 1)
-            on_progress(start + share * (end - start), f"{words}: {n_done:,} of {total:,}" if total > 1 else words)
-
         if not self.n_photos()[0]:
             raise HCEPError("there are no photos yet: choose or drop some first")
         corrections = read_corrections(self.corrections, None, on_note) if self.corrections.exists() else None
@@ -149,7 +165,7 @@ class Project:
             on_note(words.partition("; inferred from its cells")[0])  # the rest names options of the command line
 
         try:
-            with listening(listen):
+            with listening(stages(on_progress)):
                 fit_data(self.photos, self.model, tree, encoder=encoder, corrections=corrections, on_note=note)
         except HCEPError as error:
             if tree is None and str(error).startswith("--hierarchy"):

@@ -3,11 +3,11 @@
 import asyncio
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 from weakref import WeakSet
 
@@ -23,9 +23,11 @@ from hcep.web.batching import ServerBusyError
 from hcep.web.collection import Collection, DroppedPhotos, Photos, Rows, StorePhotos, cached_answers
 from hcep.web.engine import Engine, Photo, PhotoNotFoundError
 from hcep.web.pages.frame import bar, button, clickable, guarded, nicegui, on_value, text, ui, working
+from hcep.web.project import OnProgress
 
 responses = require("starlette.responses", "web", "the explorer")
 
+T = TypeVar("T")
 #: Photos that may be dropped on a page, and on all open pages.
 DROPPED, DROPPED_IN_ALL = 2000, 8000
 #: Collections that are remembered.
@@ -242,6 +244,22 @@ def select(label: str, options: Mapping[str, str], value: str, on_change: Callab
     on_value(element, "change", on_change)
 
 
+async def with_progress(box: Any, label: str, words: str, work: Callable[[OnProgress], Coroutine[Any, Any, T]]) -> T:
+    """Do work that tells how far it is; a progress bar and words show it in a container meanwhile."""
+    now = [(0.0, words)]
+    task = asyncio.create_task(work(lambda *one: now.__setitem__(0, one)))
+    box.clear()
+    with box:
+        bar, line = text("progress", max=1, value=0, aria_label=label), text("p", "", "small wrap")
+    while not task.done():
+        share, words = now[0]
+        bar.props["value"] = max(share, bar.props["value"])
+        line.set_text(f"{words} …")
+        await asyncio.wait([task], timeout=0.3)
+    box.clear()
+    return task.result()
+
+
 def learn_card(engine: Engine, on_change: Callable[[], Any]) -> None:
     """A button that teaches the model all new corrections, the effect in words, and a button to undo it."""
     n = engine.n_to_learn
@@ -250,9 +268,11 @@ def learn_card(engine: Engine, on_change: Callable[[], Any]) -> None:
     box = text("div", classes="stack learn")
 
     async def learn() -> None:
-        with working("Learning …"):
-            learned = await engine.learn()
-        box.clear()
+        try:
+            learned = await with_progress(box, "Learning", "Learning", engine.learn)
+        except HCEPError:
+            draw()
+            raise
         with box:
             text("p", f"The model {learned.what}.", "strong", role="status")
             for line in learned.lines():
@@ -266,8 +286,11 @@ def learn_card(engine: Engine, on_change: Callable[[], Any]) -> None:
             await engine.undo_change()
         on_change()
 
-    with box:
-        button(f"Learn from {counted(n, 'correction')}", learn, "primary", icon="school")
+    def draw() -> None:
+        with box:
+            button(f"Learn from {counted(n, 'correction')}", learn, "primary", icon="school")
+
+    draw()
 
 
 def bar_row(name: str, n: int, share: float, on_click: Any, about: str = "") -> None:

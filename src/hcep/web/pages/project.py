@@ -1,6 +1,6 @@
 """The page of a project: choose photos, paste a tree, fit a model, look."""
 
-import asyncio
+from functools import partial
 from typing import Any
 
 from hcep.errors import HCEPError, counted
@@ -91,23 +91,15 @@ class ProjectPage:
 
     async def fit(self) -> None:
         """Fit in a thread; the page shows how far it is."""
-        notes, now = list[str](), [(0.0, "Looking at the photos")]
-        task = asyncio.create_task(self.engine.fit_project(notes.append, lambda *one: now.__setitem__(0, one)))
-        self.notes.clear()
-        with self.notes:
-            bar = text("progress", max=1, value=0, aria_label="Fitting")
-            line = text("p", "", "small wrap")
-        while not task.done():
-            await asyncio.wait([task], timeout=0.3)
-            share, words = now[0]
-            bar.props["value"] = max(share, bar.props["value"])
-            line.set_text(f"{words} …")
-        self.notes.clear()
-        with self.notes:
-            if isinstance(problem := task.exception(), HCEPError):
+        notes = list[str]()
+        fit = partial(self.engine.fit_project, notes.append)
+        try:
+            await many.with_progress(self.notes, "Fitting", "Looking at the photos", fit)
+        except HCEPError as problem:
+            with self.notes:
                 text("p", sentence(str(problem)), "bad wrap")
-                return
-            task.result()
+            return
+        with self.notes:
             self.look.set_visibility(True)
             text("p", f"The model has {counted(len(self.engine.model.classes), 'class')}.", "strong")
             for note in notes:

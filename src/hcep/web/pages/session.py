@@ -199,7 +199,8 @@ class TrainingSummaries:
         engine, saved = self.engine, self.engine.saved
         if saved is not self._saved:
             self._saved, self._summaries = saved, {}
-        summaries, store = self._summaries, training_photos(None, saved) or engine.store
+        of_model = None if engine.project is not None else training_photos(None, saved)
+        summaries, store = self._summaries, of_model or engine.store
         if store is not None and concept not in summaries:
             summaries[concept] = await engine.run(_summary, store, saved.path_model, concept)
         return summaries.get(concept)
