@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -128,8 +129,9 @@ class Engine:
         self.corrections_file = Path(corrections or folder / CORRECTIONS)
         chosen: tuple[Any, Any] = (encoder, preprocessing)
         if project is not None and not project.has_model and encoder is not None:
-            named = isinstance(encoder, str)
-            self._of_project = load_encoder(encoder, preprocessing=preprocessing) if named else encoder
+            if isinstance(encoder, str):
+                encoder = load_encoder(encoder, preprocessing=preprocessing)
+            self._of_project = encoder
             chosen = None, None  # the built-in model answers until the first fit
         self.encoder = load_model_encoder(self.saved.encoder, self.saved.folder, *chosen)
         self.store = store if store is None or isinstance(store, EmbeddingStore) else EmbeddingStore(store)
