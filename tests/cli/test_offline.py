@@ -65,8 +65,8 @@ def test_a_photo_is_explained_without_preparation(offline, tmp_path):
     first, seconds = offline("explain", "china.jpg")
     assert first.returncode == 0, first.stderr
     line = first.stdout.splitlines()[0]
-    assert re.match(r"a structure, 9\d % \(perhaps a palace, \d\d %; ", line)
-    assert line.endswith("): structure → dwelling → residence → palace")
+    assert re.match(r"a building, 9\d % \(perhaps a palace, \d\d %; ", line)
+    assert line.endswith("): structure → building → dwelling → residence → palace")
     assert "preparing the built-in encoder" in first.stderr
     assert seconds < 10
     again = [offline("explain", "china.jpg") for _ in range(3)]

@@ -80,6 +80,14 @@ def test_maps_add_up_to_the_coefficients_and_say_whether_they_are_exact(bears, k
     assert ("maps are approximate" in page, "by occlusion" in page) == (how != "exact", how == "occlusion")
 
 
+def test_the_note_on_approximate_maps_names_the_photos_if_others_are_exact(bears):
+    exact, inexact = (
+        explain_images(half_red(), bears, encoder=encoder(kind), where=True)[0] for kind in ("exact", "inexact")
+    )
+    page = photo_report([exact.replaced(file="a.jpg"), inexact.replaced(file="b.jpg")])
+    assert "The maps of &#39;b.jpg&#39; are approximate" in page
+
+
 @pytest.mark.parametrize("kind", ["exact", "inexact", "none"])
 def test_evidence_lies_where_the_colour_is(bears, kind):
     one = explain_images(half_red(), bears, encoder=encoder(kind), where=True)[0]

@@ -124,6 +124,13 @@ def test_the_everyday_hierarchy_starts_with_words_that_people_use():
     assert [everyday.name(s) for s in everyday.paths("n01440764")[0]][:3] == ["animal", "chordate", "vertebrate"]
 
 
+@pytest.mark.parametrize("name", ["palace", "castle", "bell cote", "church", "dome", "yurt"])
+def test_what_people_call_a_building_is_below_building(name):
+    h = everyday_hierarchy()
+    building = next(s for s in h if h.name(s) == "building")
+    assert all(building in path for path in h.paths(imagenet_wnid(name)))
+
+
 def test_the_everyday_hierarchy_has_no_shortcut_past_a_concept():
     h = everyday_hierarchy()
     for synset in h:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcep._checks import render_html
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quoted
 from hcep.explain.answer import UNLIKE, Answer, Rival, Step, TrainingPhoto, percent
 from hcep.explain.evidence import n_shared
 
@@ -27,8 +27,8 @@ SMALL, BELOW_MAPS, IN_NOTEBOOK = (112, 70), (168, 70), (420, 82)
 OVERLAY = 4
 #: What a reader must know about maps that are not exact.
 MAPS = {
-    "approximate": "The maps are approximate: the encoder does not simply average over the photo.",
-    "occlusion": "The maps are approximate, by occlusion: they show what is lost when a part of the photo is covered.",
+    "approximate": "are approximate: the encoder or the model does not simply average over the photo.",
+    "occlusion": "are approximate, by occlusion: they show what is lost when a part of the photo is covered.",
 }
 #: Siblings named beside a concept; all but the first only from this probability on.
 N_SIBLINGS, UNLIKELY = 3, 0.01
@@ -56,7 +56,6 @@ def photo_report(
     `captions` are a heading and a text above each answer; `tables` stand below all of them.
     """
     _, size, quality = next(row for row in SIZES if len(answers) <= row[0])
-    hows = dict.fromkeys(answer.mapping for answer in answers)
     return render_html(
         TEMPLATES / "report.html",
         title=title,
@@ -64,11 +63,18 @@ def photo_report(
         tables=tables,
         captions=captions,
         facts=_facts(answers),
-        notes=[MAPS[how] for how in hows if how in MAPS],
+        notes=[note for how in MAPS if (note := _note_on_maps(answers, how))],
         levels=list(dict.fromkeys((answer.sure, answer.promise) for answer in answers)),
         answers=answers,
         pictures=Pictures(size, quality),
     )
+
+
+def _note_on_maps(answers: Sequence[Answer], how: str) -> str:
+    """A sentence about maps that were made in one way, if there are any; it names the photos if not all maps were."""
+    files = [Path(answer.file).name for answer in answers if answer.mapping == how]
+    is_all = all(answer.mapping in (how, None) for answer in answers)
+    return f"The maps{'' if is_all else f' of {quoted(files)}'} {MAPS[how]}" if files else ""
 
 
 def notebook_cards(answers: Sequence[Answer]) -> str:

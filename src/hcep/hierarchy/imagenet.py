@@ -131,10 +131,14 @@ def _whole_hierarchy() -> Hierarchy:
     return Hierarchy.from_edges(edges, {wnid: s.lemmas[0].replace("_", " ") for wnid, s in synsets.items()})
 
 
+def everyday_changes() -> str:
+    """The file with everything in which the everyday hierarchy differs from WordNet."""
+    return (files("hcep.hierarchy") / "wordnet" / "everyday.toml").read_text("utf-8")
+
+
 @cache
 def _everyday() -> Hierarchy:
-    text = (files("hcep.hierarchy") / "wordnet" / "everyday.toml").read_text("utf-8")
-    changes: dict[str, dict[str, str]] = tomllib.loads(text)
+    changes: dict[str, dict[str, str]] = tomllib.loads(everyday_changes())
     skipped, moved, merged = changes["skipped"], changes["moved"], changes["merged"]
     synsets = {wnid: s for wnid, s in _synsets().items() if wnid not in skipped and wnid not in merged}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import tomllib
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from hcep.classify import HCEPClassifier
     from hcep.embeddings import Encoder
 
-#: Version of the built-in model; a new number replaces the one in the cache.
-VERSION = 8
+#: Version of the way in which the built-in model is made; a new number replaces the one in the cache.
+VERSION = 9
 _log = logging.getLogger(__name__)
 
 
@@ -40,8 +41,10 @@ def builtin_model() -> SavedModel:
     """ImageNet's classes in WordNet, from the built-in encoder's last layer; built on first use, then cached."""
     from hcep.embeddings import load_encoder
     from hcep.embeddings.encoders.efficientnet_lite import weights_hash
+    from hcep.hierarchy.imagenet import everyday_changes
 
-    folder = cache_folder("models", f"imagenet-{weights_hash(BUILT_IN)}-{hcep.__version__}-{VERSION}")
+    tree = sha256(everyday_changes().encode()).hexdigest()[:16]
+    folder = cache_folder("models", f"imagenet-{weights_hash(BUILT_IN)}-{tree}-{hcep.__version__}-{VERSION}")
     if not (folder / "model.json").exists():
         from hcep.models.saving import save_model  # loads scikit-learn, which explaining a photo does without
 
