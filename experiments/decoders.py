@@ -42,8 +42,8 @@ class Config:
 
 
 def cells(config: Config, task: Task) -> Iterator[Cell]:
-    """Yield one cell per number of images and draw."""
-    for shots in config.shots:
+    """Yield one cell per number of images and draw; a task with fewer images per class has fewer cells."""
+    for shots in (k for k in config.shots if k < task.images_per_class):
         yield from ({"shots": shots, "seed": seed, "controls": len(BY_CLASS) + 1} for seed in range(config.seeds))
 
 

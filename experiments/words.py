@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -62,17 +63,20 @@ class Config:
 
 
 def cells(config: Config, task: Task) -> Iterator[Cell]:
-    """Yield a cell per method, vocabulary, number of images and draw; a task with all its images has one draw."""
-    for k in (k for k in config.shots if k <= task.images_per_class):
-        for seed in config.seeds if k < task.images_per_class else config.seeds[:1]:
-            at = {"shots": k, "seed": seed}
-            yield {**at, "controls": len(BY_IMAGES)}
-            yield method_cell("linear-probe", vocabulary=CLASS_NAMES, **at)
-            yield method_cell("linear-probe", vocabulary=CLASS_NAMES, cached=True, **at)
-            yield method_cell("hcep", vocabulary=CLASS_NAMES, n_unseen=0, **at)
-            yield method_cell("hcep", vocabulary=CLASS_NAMES, n_unseen=config.n_unseen, **at)
-            if seed != config.seeds[0]:
-                continue
+    """Yield a cell per method, vocabulary, number of images and draw; a task with all its images has one draw.
+
+    The first draw comes first, so that a run that stops has whole draws.
+    """
+    for seed, k in product(config.seeds, config.shots):
+        if k > task.images_per_class or (k == task.images_per_class and seed != config.seeds[0]):
+            continue
+        at = {"shots": k, "seed": seed}
+        yield {**at, "controls": len(BY_IMAGES)}
+        yield method_cell("linear-probe", vocabulary=CLASS_NAMES, **at)
+        yield method_cell("linear-probe", vocabulary=CLASS_NAMES, cached=True, **at)
+        yield method_cell("hcep", vocabulary=CLASS_NAMES, n_unseen=0, **at)
+        yield method_cell("hcep", vocabulary=CLASS_NAMES, n_unseen=config.n_unseen, **at)
+        if seed == config.seeds[0]:
             for name in BY_WORDS:
                 yield from (method_cell(name, vocabulary=words, **at) for words in config.vocabularies)
             yield from (method_cell(name, config.beam, vocabulary=None, **at) for name in config.methods)
@@ -186,12 +190,13 @@ def _targets(where: str, shots: int, rows: list[Row]) -> Iterator[Verdict]:
 def table(data: str, rows: list[Row]) -> str:
     text = f"{data}, accuracy / support precision / support recall by training images per class (mean over draws; bold "
     text += "marks the best and everything tied with it):\n\n" + by_method(rows, "shots", MAIN) + "\n"
-    for r in (r for r in rows if r["label"] in (BOTH, UNSEEN)):
-        text += f"- {r['label']}, {r['shots']} per class: words count for {100 * r['words_share']:.0f} % of the "
-        text += (
-            f"evidence; accuracy {number(r['unseen_accuracy'])} on the classes that one of the two fits has no images "
-        )
-        text += f"of, and {number(r['seen_accuracy'])} on the others.\n"
+    for k, label in product(sorted({r["shots"] for r in rows}), (BOTH, UNSEEN)):
+        here = [r for r in rows if r["shots"] == k]
+        share, unseen, seen = (mean_of(here, label, m) for m in ("words_share", "unseen_accuracy", "seen_accuracy"))
+        if share is not None and unseen is not None and seen is not None:
+            text += f"- {label}, {k} per class: words count for {100 * share:.0f} % of the evidence; accuracy "
+            text += f"{number(unseen)} on the classes that one of the two fits has no images of, and {number(seen)} on "
+            text += "the others.\n"
     text += "\n"
     timed = [{**r, "evaluate_seconds": 1000 * r["seconds_per_image"]} for r in rows]
     text += "Seconds to fit / milliseconds to code and classify one image, on one loaded core:\n\n"
