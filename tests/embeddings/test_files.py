@@ -224,7 +224,7 @@ def test_a_claim_of_an_absurd_shape(tmp_path):
         read_embeddings(tmp_path / "x.npy")
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("embeddings.npy", claim((10**9, 10**6)) + bytes(100))
-    with pytest.raises(StoreError, match=r"cannot read 'embeddings' in .*x.npz': shape .* does not fit 185 bytes"):
+    with pytest.raises(StoreError, match=r"cannot read 'embeddings' in .*x.npz': shape .* does not match 185 bytes"):
         read_embeddings(tmp_path / "x.npz")
 
 
@@ -233,7 +233,7 @@ def test_files_that_unpack_to_too_much(tmp_path, monkeypatch):
     monkeypatch.setattr("hcep.embeddings.tables.MAX_BYTES", 50)
     write_embeddings(tmp_path / "x.npz", EVERYTHING)
     write_embeddings(tmp_path / "x.parquet", EVERYTHING)
-    with pytest.raises(StoreError, match=r"cannot read 'vectors' in .*x.npz': shape \(6, 4\) does not fit"):
+    with pytest.raises(StoreError, match=r"cannot read 'vectors' in .*x.npz': shape \(6, 4\) does not match"):
         read_embeddings(tmp_path / "x.npz")
     with pytest.raises(StoreError, match=r"x.parquet' unpacks to .* bytes; split it"):
         read_embeddings(tmp_path / "x.parquet")

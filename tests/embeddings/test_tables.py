@@ -77,7 +77,7 @@ def test_columns_that_are_not_there(tmp_path: Path) -> None:
     ("name", "content", "match"),
     [
         ("y.txt", "cat\n\ncat\n", r"y.txt': line 2 is empty; give one label per line"),
-        ("y.csv", "a,b\n1,2\n", r"y.csv': which column has the labels\? It has 'a', 'b'; pass --labels"),
+        ("y.csv", "a,b\n1,2\n", r"y.csv': which column has the labels\? The columns are 'a', 'b'; pass --labels"),
         ("y.csv", 'label\ncat\n""\ncat\n', r"y.csv': column 'label' has empty cells"),
         ("y.json", "[]", r"y.json': expected labels in a .npy, .txt, .csv or .tsv file"),
         ("y.txt", "cat\ndog\n", r"x.npy': 3 vectors, but labels have shape \(2,\)"),

@@ -212,5 +212,5 @@ def test_invalid_arguments_are_rejected(pets):
 
 def test_a_classifier_without_concepts_is_rejected_with_advice(pets):
     X, y = np.eye(4), ["cat", "dog"] * 2
-    with pytest.raises(HCEPError, match=r"a LogisticRegression finds no concepts.*make_method\('linear-probe'\)"):
+    with pytest.raises(HCEPError, match=r"a LogisticRegression does not find concepts.*make_method\('linear-probe'\)"):
         evaluate_method(LogisticRegression().fit(X, y), X, y)

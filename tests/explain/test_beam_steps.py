@@ -46,8 +46,10 @@ def test_the_signed_rule_is_given_as_the_reason(fitted):
     assert reasons == {"the photo points away from it"}
 
 
-@pytest.mark.parametrize("width", [1, 2, 3])
-def test_every_child_is_kept_or_dropped_and_the_best_path_is_the_answer(fitted, width):
+@pytest.mark.parametrize(
+    ("width", "words"), [(1, "path that was kept"), (2, "2 paths that were kept"), (3, "3 paths that were kept")]
+)
+def test_every_child_is_kept_or_dropped_and_the_best_path_is_the_answer(fitted, width, words):
     model, x = fitted
     h, levels = model.hierarchy, beam_levels(narrow(model, width), x, Request())
     above = {h.root}
@@ -55,7 +57,7 @@ def test_every_child_is_kept_or_dropped_and_the_best_path_is_the_answer(fitted, 
         assert {one.name for one in (*kept, *dropped)} == {child for c in above for child in h.children(c)}
         assert len(kept) == min(width, len(kept) + len(dropped))
         assert min(one.share for one in kept) >= max((one.share for one in dropped), default=-np.inf)
-        assert {one.why for one in dropped} <= {f"explains less than the {len(kept)} kept"}
+        assert {one.why for one in dropped} <= {f"explains less than the {words}"}
         assert {one.why for one in kept} == {""}
         above = {one.name for one in kept}
     options = {"anchor": model.options.anchor, "signed": model.options.signed}

@@ -354,7 +354,7 @@ def test_label_studio_gets_paths_with_scores(model, trap, tmp_path) -> None:  # 
     paths = [[top.get("value"), one.get("value")] for top in controls["taxonomy"] for one in top]
     assert sorted(paths) == [["animal", "cat"], ["animal", "dog"], ["vehicle", "bus"], ["vehicle", "car"]]
     (tmp_path / "tasks.json").unlink()
-    fails("tasks.xml' exists", "predict", model, trap, "-o", tmp_path / "tasks.json", "--format", "label-studio")
+    fails("tasks.xml' already", "predict", model, trap, "-o", tmp_path / "tasks.json", "--format", "label-studio")
 
 
 def keywords(sidecar: Path, name: str) -> list[str | None]:

@@ -180,7 +180,7 @@ def test_why_not(palace):
     page.fill("#find-why", "chur")
     page.wait_for_selector("[role=tabpanel] .chip:has-text('church')")
     page.press("#find-why", "Enter")
-    page.wait_for_selector("text=Their paths diverge below building: one goes to dwelling, the other to place of worship.")
+    page.wait_for_selector("text=diverge below building: one goes to dwelling, the other to place of worship.")
     sides = page.locator(".sides > div")
     assert [side.split("\n")[0] for side in sides.all_inner_texts()] == ["For palace", "For church"]
     assert "place of worship" in sides.nth(1).inner_text()

@@ -56,9 +56,7 @@ def beam_levels(model: PathModel, x: NDArray[Any], request: Request) -> Levels:
     levels: Levels = []
     for before, after in pairwise(beams):
         dropped = {c for node in before for c in candidates(node)}.difference(after)
-        why, ordered = (
-            f"explains less than the {len(after)} paths that were kept",
-            sorted(dropped, key=lambda node: -scores[node]),
-        )
+        ordered = sorted(dropped, key=lambda node: -scores[node])
+        why = f"explains less than the {'path that was' if len(after) == 1 else f'{len(after)} paths that were'} kept"
         levels.append(([tried(node, "") for node in after], [tried(node, why) for node in ordered]))
     return levels
