@@ -6,9 +6,10 @@ BIN    := $(VENV)/bin
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 # Only the files that have such tests are collected for them: to import all the others takes longer than some of the tests.
 ALONE = $(sort $(shell grep -rl --include="test_*.py" "mark\.alone" tests))
-# CI sets these to a file: `make test` writes what passed, and `make test-all` leaves it out (tests/passed.py).
-RECORD := $(if $(RECORD_PASSED),-p tests.passed --record-passed $(RECORD_PASSED))
-SKIP   := $(if $(SKIP_PASSED),-p tests.passed --skip-passed $(SKIP_PASSED))
+# CI sets these to a file: `make test` writes what passed, and `make test-all` leaves it out (tests/passed.py). The sign =
+# matters: pytest takes a file that stands alone for a test, and would look for its settings there.
+RECORD := $(if $(RECORD_PASSED),-p tests.passed --record-passed=$(RECORD_PASSED))
+SKIP   := $(if $(SKIP_PASSED),-p tests.passed --skip-passed=$(SKIP_PASSED))
 # Bytecode is compiled when a module is first used; most modules never are. It must be kept, or every process compiles again.
 unexport PYTHONDONTWRITEBYTECODE
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile

@@ -16,6 +16,7 @@ import pytest
 
 #: Rooms that behave according to the extras that are installed.
 REPEATED = ("tests/web/", "tests/ray/", "tests/embeddings/")
+INSTALLERS = ("pip", "setuptools", "wheel")
 PROCESS = ("subprocess.Popen", "os.fork", "os.posix_spawn", "os.system")
 
 
@@ -25,6 +26,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.inipath is None:
+        raise pytest.UsageError("pytest found no settings; write --skip-passed=FILE, with the sign =")
     if config.option.record_passed:
         config.pluginmanager.register(Recorder(config.option.record_passed))
     elif config.option.skip_passed:
@@ -32,8 +35,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def installed() -> dict[str, str]:
-    """The version of every installed package."""
-    return {one.name: one.version for one in distributions()}
+    """The version of every installed package but those that only install others."""
+    return {one.name: one.version for one in distributions() if one.name not in INSTALLERS}
 
 
 def file_of(test: str) -> str:

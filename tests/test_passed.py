@@ -77,6 +77,13 @@ def test_only_what_passed_and_cannot_differ_is_left_out(folder):
     assert "2 deselected" in output
 
 
+def test_the_file_may_be_anywhere_if_pytest_cannot_take_it_for_a_test(folder, tmp_path):
+    elsewhere = tmp_path / "passed.json"
+    elsewhere.write_bytes((folder / "passed.json").read_bytes())
+    assert "configfile: pytest.ini" in run(folder, f"--skip-passed={elsewhere}")[0]
+    assert run(folder, "--skip-passed", elsewhere) == ("", set())  # pytest looks for its settings beside the file
+
+
 def test_every_test_runs_without_the_file_of_the_first_run(folder):
     output, again = run(folder, "--skip-passed", "absent.json")
     assert len(again) == 10

@@ -247,7 +247,7 @@ def test_images_added_to_phrases_are_shown(model, embedded, images):
         (["--concept", "grizly"], "'grizly' is not a concept of this hierarchy. Near matches: 'grizzly'"),
         (["--offline"], "--base-url, --cache and --offline need the name of a language model: pass --llm"),
         (["--describe", "3"], "--describe: a language model writes these phrases; pass its name with --llm"),
-        (["nowhere.npz"], "no embeddings at 'nowhere.npz'"),
+        (["nowhere.npz"], "there is no file or folder 'nowhere.npz'"),
         (["--vocabulary", "nowhere.npz"], "cannot read texts from 'nowhere.npz': No such file"),
         (["--llm", "tiny", "--offline"], "offline answers come from the cache"),
         (["-o", "table.html"], r"--output: expected a name ending in .md, .tex, .txt, got 'table.html'"),

@@ -135,7 +135,7 @@ def test_fit_errors_say_what_to_do(sample_file, tmp_path, pets):
         "anchor=strong",
     )
     fails("classes are not concepts of", "fit", sample_file, "-o", tmp_path, "--hierarchy", tmp_path / "pets.json")
-    fails("no embeddings at", "fit", tmp_path / "nothing.npz", "-o", tmp_path / "m")
+    fails("there is no file or folder", "fit", tmp_path / "nothing.npz", "-o", tmp_path / "m")
     fails("no image of .* is in split 'test'", "fit", sample_file, "-o", tmp_path, "--split", "test")
     (tmp_path / "photos").mkdir()
     fails("no image", "fit", tmp_path / "photos", "-o", tmp_path / "m")

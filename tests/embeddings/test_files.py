@@ -208,7 +208,7 @@ def test_files_of_something_else(tmp_path, suffix):
     with pytest.raises(StoreError, match=f"cannot read '.*x{suffix}'"):
         read_embeddings(path)
     path.unlink()
-    with pytest.raises(StoreError, match=f"no embeddings at '.*x{suffix}': expected a store made by `hcep encode`"):
+    with pytest.raises(StoreError, match=f"there is no file or folder '.*x{suffix}': expected a store made by `hcep"):
         read_embeddings(path)
 
 

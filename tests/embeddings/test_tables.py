@@ -333,5 +333,7 @@ def test_a_table_of_images_is_not_read_as_vectors(tmp_path: Path) -> None:
     assert not is_embeddings(write(tmp_path, "images.csv", "path,label\na.jpg,cat\n"))
     assert is_embeddings(write(tmp_path, "x.csv", WIDE))
     assert not is_embeddings(tmp_path / "nothing.npz")
-    with pytest.raises(HCEPError, match=r"no embeddings at .*: expected a store made by `hcep encode`, a .npy, .npz"):
+    with pytest.raises(
+        HCEPError, match=r"there is no file or folder .*: expected a store made by `hcep encode`, a .npy"
+    ):
         read_embeddings(tmp_path / "nothing.npz")

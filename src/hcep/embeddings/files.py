@@ -132,8 +132,9 @@ def _read_store(path: Any, split: str | None, default_split: str | None, in_memo
 def _read_file(source: Path, vectors: str | None, label: str | None, label_names: LabelNames) -> Embeddings:
     kind = _kind(source)
     if kind is None:
+        what = "no embeddings at" if source.exists() else "there is no file or folder"
         raise StoreError(
-            f"no embeddings at {str(source)!r}: expected a store made by `hcep encode`, a "
+            f"{what} {str(source)!r}: expected a store made by `hcep encode`, a "
             f"{', '.join(k for k in READERS if k != 'folder')} file, or a folder of Hugging Face's datasets, "
             "clip-retrieval or LanceDB"
         )
