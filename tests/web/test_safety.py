@@ -359,7 +359,7 @@ def test_the_log_is_brief_and_limited(caplog):
     assert len(caplog.records) == security.MAX_LINES
     assert caplog.records[0].getMessage() == "a handler failed (KeyError: 0)"
     assert caplog.records[0].exc_info is None
-    assert "left out" in caplog.records[-1].getMessage()
+    assert "are omitted" in caplog.records[-1].getMessage()
 
 
 def test_a_photo_is_decoded_where_open_files_have_no_path(photos, tmp_path):
