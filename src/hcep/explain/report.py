@@ -72,7 +72,7 @@ def photo_report(
 
 def _note_on_maps(answers: Sequence[Answer], how: str) -> str:
     """A sentence about maps that were made in one way, if there are any; it names the photos if not all maps were."""
-    files = [Path(answer.file).name for answer in answers if answer.mapping == how]
+    files = list(dict.fromkeys("/".join(Path(a.file).parts[-2:]) for a in answers if a.mapping == how))
     is_all = all(answer.mapping in (how, None) for answer in answers)
     return f"The maps{'' if is_all else f' of {quoted(files)}'} {MAPS[how]}" if files else ""
 
