@@ -21,7 +21,7 @@ from hcep.classify import HCEPClassifier
 from hcep.datasets import load_sample
 from hcep.embeddings import load_encoder
 from hcep.errors import HCEPError
-from hcep.explain import concept_maps
+from hcep.explain import PathMaps
 from hcep.hierarchy.imagenet import imagenet_classes, imagenet_hierarchy
 from hcep.models.opening import linear_head, open_encoder
 
@@ -135,7 +135,7 @@ def _path_maps(model: HCEPClassifier, name: str, features: Array) -> dict[str, A
     leaf = model.hierarchy_.index(model.hierarchy_.leaf_of(name))
     node = next(n for n in tree.leaf_nodes if tree.synset[n] == leaf)
     nodes = [n for n in tree.ancestors()[node] if n > 0]
-    maps = concept_maps(dictionary, tree.edge[nodes], model.anchor_, features)
+    maps = PathMaps(dictionary, model.anchor_).maps(node, (), features)
     return {model.hierarchy_.ids[tree.synset[n]]: one.shares for n, one in zip(nodes, maps, strict=True)}
 
 

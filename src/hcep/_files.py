@@ -35,13 +35,20 @@ _UNFINISHED: set[Path] = set()
 _HELD = threading.local()
 
 
-def refuse_existing(path: str | os.PathLike[str] | None, overwrite: bool = False, option: str = "output") -> None:
-    """Refuse a folder, or a file that exists, before any work; `option` is the name of the option in messages."""
+def refuse_existing(
+    path: str | os.PathLike[str] | None, overwrite: bool = False, option: str = "output", *, folder: bool = False
+) -> None:
+    """Refuse a file that exists, or a folder, before any work; for a `folder`, one that is not empty, or a file.
+
+    `option` is the name of the option in messages.
+    """
     if path is None:
         return
-    if Path(path).is_dir():
+    if folder and Path(path).is_file():
+        raise HCEPError(f"{option}: {str(path)!r} is a file; give a folder")
+    if not folder and Path(path).is_dir():
         raise HCEPError(f"{option}: {str(path)!r} is a folder; give the name of a file")
-    if not overwrite and os.path.lexists(path):
+    if not overwrite and os.path.lexists(path) and not (folder and not any(Path(path).iterdir())):
         raise HCEPError(f"{option}: {str(path)!r} already exists; pass --overwrite to replace it, or give another name")
 
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from hcep import ConceptDictionary, Hierarchy, HierarchyError, hb_omp
-from hcep.explain.where import concept_maps, margin_map
+from hcep import ConceptDictionary, Hierarchy, hb_omp
+from hcep.explain import PathMaps
 from hcep.pursuit import path_objectives
 
 SETTINGS = [
@@ -33,8 +33,7 @@ def test_shares_and_constant_add_up_to_every_coefficient(pets, settings, anchor,
     dictionary = ConceptDictionary.from_images(pets, X, y, **settings)
     features = rng.normal(size=(12, 3, 5)) + X[0][:, None, None]
     found = hb_omp(features.mean(axis=(1, 2))[None], dictionary, beam_width=None, anchor=anchor)
-    atoms = found.codes.indices
-    maps = concept_maps(dictionary, atoms, anchor, features)
+    maps = PathMaps(dictionary, anchor).maps(found.nodes[0], (), features)
     assert [m.total for m in maps] == pytest.approx(found.coefficients(0), abs=1e-8)
     assert all(m.shares.shape == (3, 5) for m in maps)
     assert {m.exact for m in maps} == {"power" not in settings}
@@ -46,10 +45,10 @@ def test_a_change_at_one_position_changes_that_share_alone(pets):
     dictionary = ConceptDictionary.from_images(pets, X, y, shrinkage=0.3, rescale=True)
     features = rng.normal(size=(12, 2, 2))
     found = hb_omp(features.mean(axis=(1, 2))[None], dictionary, beam_width=None, anchor=0.1)
-    before = concept_maps(dictionary, found.codes.indices, 0.1, features)
+    before = PathMaps(dictionary, 0.1).maps(found.nodes[0], (), features)
     changed = features.copy()
     changed[:, 1, 0] += 1.0
-    after = concept_maps(dictionary, found.codes.indices, 0.1, changed)
+    after = PathMaps(dictionary, 0.1).maps(found.nodes[0], (), changed)
     for a, b in zip(before, after, strict=True):
         moved = a.shares != b.shares
         assert moved.tolist() == [[False, False], [True, False]]
@@ -65,11 +64,9 @@ def test_a_margin_adds_up_to_the_difference_of_objectives(pets, settings, anchor
     features = rng.normal(size=(12, 3, 3)) + X[5][:, None, None]
     x = features.mean(axis=(1, 2))[None]
     objectives = path_objectives(x, dictionary, anchor=anchor)[0]
-    tree = pets.path_tree
     first, second = np.argsort(objectives)[:2]
-    paths = [tree.ancestors()[tree.leaf_nodes[i]] for i in (first, second)]
-    atoms = [tree.edge[p[p > 0]] for p in paths]
-    found = margin_map(dictionary, *atoms, anchor, features)
+    node, other = pets.path_tree.leaf_nodes[[first, second]].tolist()
+    found = PathMaps(dictionary, anchor).maps(node, [other], features)[-1]
     assert found.total == pytest.approx(objectives[second] - objectives[first], abs=1e-8)
 
 
@@ -77,14 +74,7 @@ def test_a_margin_adds_up_to_the_difference_of_objectives(pets, settings, anchor
 def test_a_dependent_atom_has_no_map():
     chain = Hierarchy.from_edges([("r", "a"), ("r", "b"), ("a", "x")])  # a is the mean of x alone: its atom is zero
     dictionary = ConceptDictionary.from_leaf_embeddings(chain, {"x": np.ones(4), "b": np.eye(4)[0]})
-    tree = chain.path_tree
-    path = tree.edge[tree.ancestors()[tree.leaf_nodes[-1]]]
-    maps = concept_maps(dictionary, path, 0.0, np.ones((4, 2, 2)))
+    maps = PathMaps(dictionary, 0.0).maps(chain.path_tree.leaf_nodes[-1], (), np.ones((4, 2, 2)))
     assert maps[0].shares.any()
     assert maps[1].total == 0.0
     assert not maps[1].shares.any()
-
-
-def test_atoms_that_are_not_a_rooted_path_are_rejected(pets_dictionary):
-    with pytest.raises(HierarchyError, match=r"edges \[0, 0\] are not a rooted path: 0 does not start where the path"):
-        concept_maps(pets_dictionary, np.array([0, 0]), 0.0, np.ones((4, 2, 2)))

@@ -45,7 +45,6 @@ WRITING = {
     ("rollup", "json"): "rollup {scores} --hierarchy {tree} -o {out}/mine.json",
     ("rollup", "parquet"): "rollup {scores} --hierarchy {tree} -o {out}/mine.parquet",
     ("explain", "html"): "explain {model} {photo} -e {encoder} --html {out}/mine.html",
-    ("explain", "where_png"): "explain {model} {photo} -e {encoder} --where --where-png {out}/mine.png",
     ("evaluate", "output"): "evaluate {model} {data} -o {out}/mine.md",
     ("evaluate", "per_image"): "evaluate {model} {data} --per-image {out}/mine.csv",
     ("evaluate", "parquet"): "evaluate {model} {data} --per-image {out}/mine.parquet",
@@ -95,7 +94,7 @@ WRITING = {
     ("demo", "output"): "demo -o {out}/demo",
 }
 #: Options that name an output, and those among the outputs that are not refused: a folder of the command's own.
-OUTPUTS = {"output", "target", "html", "where_png", "per_image", "figures", "record", "say_coarse", "in_place"}
+OUTPUTS = {"output", "target", "html", "per_image", "figures", "record", "say_coarse", "in_place"}
 NOT_REFUSED = {("demo", "output"), ("data", "output"), ("hierarchy lint", "in_place")}
 #: Commands that write nothing, or have a test of their own below.
 OTHERS = {"hierarchy show", "hierarchy compare", "model push", "serve", "info"}

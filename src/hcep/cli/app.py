@@ -40,7 +40,7 @@ GROUPS: dict[str, tuple[str, str, dict[str, tuple[str, ...]]]] = {
     "hierarchy": (
         "Show, convert, check, edit and compare hierarchies.",
         "Hierarchies",
-        {"hierarchy": ("show", "convert"), "hierarchy_edits": ("lint", "edit"), "hierarchy_compare": ("compare",)},
+        {"hierarchy": ("show", "convert"), "hierarchy_edits": ("lint", "edit", "compare")},
     ),
 }
 #: What to do next, for `hcep` without a command.

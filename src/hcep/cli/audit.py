@@ -9,7 +9,6 @@ from hcep._files import refuse_existing, write_text
 from hcep.cli import options as opt
 from hcep.cli.console import say, tell
 from hcep.cli.options import option
-from hcep.errors import HCEPError
 
 
 def audit(
@@ -43,10 +42,7 @@ def audit(
     beside = None if output is None else output.with_suffix(".json")
     for path in (output, beside):
         refuse_existing(path, overwrite, "--output")
-    is_empty = figures is None or not figures.exists() or (figures.is_dir() and not any(figures.iterdir()))
-    if not is_empty and not overwrite:
-        how = "pass --overwrite to add to it, or give another name"
-        raise HCEPError(f"--figures: {str(figures)!r} already exists; {how}")
+    refuse_existing(figures, overwrite, "--figures", folder=True)
     report = audit_model(
         model,
         data,

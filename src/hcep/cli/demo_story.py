@@ -14,10 +14,9 @@ from rich.padding import Padding
 
 from hcep import explain
 from hcep._checks import install_command, is_installed, rounded
-from hcep._files import write_text
+from hcep._files import refuse_existing, write_text
 from hcep.cli.console import Console, escape, half_blocks, say, say_json, table_of, verdict
 from hcep.datasets.sample_data import NEW_CLASS, photo_credits, write_sample
-from hcep.errors import HCEPError
 from hcep.explain.answer import Answer, percent
 from hcep.explain.corrections import Corrections
 from hcep.explain.map_drawing import common_limit, drawn_on
@@ -45,11 +44,10 @@ def tell_story(output: Path, as_json: bool) -> None:
     """Run the demo (see `hcep.cli.demo`)."""
     from hcep.embeddings.encoders import DEFAULT, SOURCES
 
-    if output.is_file() and not as_json:
-        raise HCEPError(f"--output: {str(output)!r} is a file; give a folder")
     if as_json:
         say_json(_comparison())
         return
+    refuse_existing(output, True, "--output", folder=True)
     console, cards, report = Console(highlight=False), [], output / "report.html"
     has_encoder = all(map(is_installed, SOURCES[DEFAULT].packages))
     if has_encoder:
@@ -61,9 +59,8 @@ def tell_story(output: Path, as_json: bool) -> None:
         console.print(f"\nThe demo also explains photos, with {escape(install_command('photos'))}", soft_wrap=True)
         return
     tables = [ReportTable(NEXT, "", [("type", "to"), *STORY["next"]]), comparison]
-    credits = ReportTable(
-        "Whose photos these are", "The crops are ours.", [("photo", "credit"), *photo_credits().items()]
-    )
+    whose = "Photos 7 to 9, and their training photos, are crops of these."
+    credits = ReportTable("Credits", whose, [("photo", "credit"), *photo_credits().items()])
     answers, captions = [card.answer.replaced(truth=None) for card in cards], [card[:2] for card in cards]
     write_text(report, photo_report(answers, STORY["title"], STORY["about"], [*tables, credits], captions))
     console.print(f"\nThe report with all maps: [bold]{escape(str(report))}[/]", soft_wrap=True)
@@ -90,7 +87,7 @@ def _builtin_answers(console: Console, output: Path) -> list[Card]:
             before, file = explain.explain_images(folder / photo, model)[0], output / "corrections.jsonl"
             console.print(Padding(verdict(before), (0, 0, 1, 3), expand=False))
             _run(console, "correct", folder / photo, *part["correction"], "--corrections", file)
-            text = text.format(before=before.headline())
+            text = text.format(before=before.headline_parts()[0])
             options = {"corrections": Corrections(file, model.path_model.hierarchy)}
         answer = explain.explain_images(made.get(photo, folder / photo), model, where=True, **options)[0]
         cards.append(_show(console, Card(part["heading"], text, answer.replaced(file=photo))))

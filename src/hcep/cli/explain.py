@@ -13,7 +13,7 @@ import typer
 from rich.padding import Padding
 
 from hcep import explain as explaining, models
-from hcep._files import refuse_existing, replacing, write_text
+from hcep._files import refuse_existing, write_text
 from hcep.cli import options as opt
 from hcep.cli.config import Config
 from hcep.cli.console import Console, escape, path_tree, say, tell, verdict
@@ -24,8 +24,6 @@ from hcep.hierarchy import Hierarchy
 if TYPE_CHECKING:
     from hcep.explain.answer import Answers
 
-#: Photos whose maps fit one picture.
-MAX_STRIPS = 100
 #: Labels above the classes that a report lists.
 REPORTED_LABELS = 20
 
@@ -47,7 +45,6 @@ def explain(
     group: opt.Group = None,
     html: Annotated[Path | None, option("Write an HTML report with the photos.", "--html FILE")] = None,
     where: Annotated[bool, option("Show where in the photo each concept is.", "--where")] = False,
-    where_png: Annotated[Path | None, option("Write the maps as one PNG, a row per photo.", "--where-png FILE")] = None,
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
     objects: Annotated[
@@ -70,10 +67,7 @@ def explain(
     unused: list[tuple[str, str]] = []
     files = find_images(images, unused)
     refuse_no_images(files)
-    for path, flag in ((html, "--html"), (where_png, "--where-png")):
-        refuse_existing(path, overwrite, flag)
-    if where_png is not None and len(files) > MAX_STRIPS:
-        raise HCEPError(f"--where-png: {len(files):,} photos are too many for one picture; use --where with --html")
+    refuse_existing(html, overwrite, "--html")
     from hcep.datasets.layouts.table import group_values
     from hcep.embeddings.images import not_used
     from hcep.explain.answer import Answers
@@ -91,14 +85,13 @@ def explain(
         tell(
             "the model has not learned when to stop looking for objects (`hcep fit -P several_objects=true` learns it)"
         )
-    drawn = html is not None or where_png is not None
-    if where and not drawn and not as_json:
-        tell("--where has no effect without --html FILE or --where-png FILE")
+    if where and html is None and not as_json:
+        tell("--where has no effect without --html FILE")
     possible = None if only is None else read_possible(only, hierarchy, tell)
     if note := promise_note(opened.path_model, sure, possible, group is not None):
         tell("no accuracy is promised for paths that are forced" if force or forbid else note)
     options = ExplainOptions(
-        where=where or where_png is not None,
+        where=where,
         n_best=n_best or 3,
         encoder=encoder,
         preprocessing=preprocessing,
@@ -116,7 +109,7 @@ def explain(
         progress=not as_json and (html is not None or not sys.stdout.isatty()),
     )
     batches = answer_batches(files, opened, options, answers.skipped)
-    each = _each(batches, change or [], answers, drawn)
+    each = _each(batches, change or [], answers, html is not None)
     if as_json:
         n_answers = _print_json(each)
     else:
@@ -128,14 +121,8 @@ def explain(
         rows = [("label", "training images"), *((label, str(n)) for label, n in by_label)]
         tables = [explaining.report.ReportTable("Labels above the classes", "", rows)] if by_label else []
         write_text(html, explaining.report.photo_report(answers, tables=tables))
-    if where_png is not None and answers:
-        from hcep.explain.map_drawing import stacked
-
-        with replacing(where_png) as partial:
-            stacked([one.strip() for one in answers]).save(partial, "PNG")
-    for what, path in (("report", html), ("maps", where_png if answers else None)):
-        if path is not None and not as_json:
-            Console().print(f"{what}: [bold]{escape(str(path))}[/]", soft_wrap=True)
+        if not as_json:
+            Console().print(f"report: [bold]{escape(str(html))}[/]", soft_wrap=True)
     left_out = not_used([reason for _, reason in (*unused, *answers.skipped)], len(unused) + len(files))
     if left_out:
         tell(left_out)

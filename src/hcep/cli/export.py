@@ -92,10 +92,7 @@ def export(
     if output.suffix != suffix:
         name = f"a name ending in {suffix}" if suffix else "the name of a folder"
         raise HCEPError(f"--output: {kind} needs {name}, got {str(output)!r}")
-    if suffix:
-        refuse_existing(output, overwrite, "--output")
-    elif output.exists() and not overwrite and (not output.is_dir() or any(output.iterdir())):
-        raise HCEPError(f"--output: {str(output)!r} already exists; pass --overwrite to replace its files")
+    refuse_existing(output, overwrite, "--output", folder=not suffix)
     saved = models.read_model(model)
     if data is None:
         text = write(saved, output, encoder=encoder)

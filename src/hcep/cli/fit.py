@@ -71,11 +71,8 @@ def fit(
     from hcep.explain.corrections import read_corrections
     from hcep.models.fit_data import fit_data, hierarchy_above, texts_by_encoder, texts_in_files
 
-    if output.is_file():
-        raise HCEPError(f"--output: {str(output)!r} is a file; give a folder")
-    if (output / "model.json").exists() and not overwrite:
-        how = "pass --overwrite to replace it, or give another name"
-        raise HCEPError(f"--output: there is already a model at {str(output)!r}; {how}")
+    has_model = (output / "model.json").exists()
+    refuse_existing(output, overwrite or not has_model, "--output", folder=True)
     _refuse_say_coarse(say_coarse, overwrite, data, hierarchy, labels, corrections)
     reading = opt.reader_options(options)
     _refuse_text_options(from_text, vocabulary, unlabelled, template, data, hierarchy, encoder, images)

@@ -1,4 +1,4 @@
-"""`hcep hierarchy lint` and `edit`: what is wrong with a hierarchy, and what a repair or a change does."""
+"""`hcep hierarchy lint`, `edit` and `compare`: what is wrong with a hierarchy, and what a change does to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hcep._progress import progress
 from hcep.cli import options as opt
 from hcep.cli.console import Console, escape, say, say_json, show_notes, table_of
 from hcep.cli.hierarchy import read
-from hcep.cli.options import option
+from hcep.cli.options import argument, option
 from hcep.errors import HCEPError, counted, quoted
 from hcep.hierarchy import Hierarchy, write_hierarchy
 from hcep.hierarchy.files import in_words
@@ -157,6 +157,18 @@ def edit(
     report([], hierarchy, edited.changes, edited.effects, True, output, as_json)
     if not as_json:
         say(f"{output}: {in_words(edited.after)}" if output is not None else "nothing was written; give --output FILE")
+
+
+def compare(
+    before: Annotated[str, argument("A hierarchy: a file, `imagenet` or a model folder.", metavar="BEFORE")],
+    after: Annotated[str, argument("The hierarchy to compare it with.", metavar="AFTER")],
+    *,
+    as_json: opt.Json = False,
+    options: opt.ReaderOptions = None,
+) -> None:
+    """Show what changed between two hierarchies: - and + are edges, ~ names, = merged concepts; ids are in brackets."""
+    old, new = read(before, options), read(after, options)
+    report([], old, taxonomy.diff(old, new), {}, True, None, as_json)
 
 
 def labelled(place: Path, split: str | None, default: str = "train", **parts: Any) -> emb.Embeddings:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from hcep import classify, embeddings, models, taxonomy
+from hcep._files import refuse_existing
 from hcep.cli import options as opt
 from hcep.cli.console import say, show_notes, tell
 from hcep.cli.options import argument, option
@@ -275,8 +276,7 @@ def pull(repository: Repository, *, output: opt.Output, overwrite: opt.Overwrite
     """Download a model from the Hugging Face hub to a folder."""
     from hcep.models.folder import ModelFiles, write_folder
 
-    if output.exists() and not overwrite:
-        raise HCEPError(f"--output: {str(output)!r} already exists; pass --overwrite to replace it")
+    refuse_existing(output, overwrite, "--output", folder=True)
     folder = models.download_model(repository)
     n_classes, files = len(models.read_model(folder).classes), ModelFiles(folder)
     write_folder(output, {name: files.read(name) for name in files.names})

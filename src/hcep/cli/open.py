@@ -5,10 +5,10 @@ from typing import Annotated
 import numpy as np
 
 from hcep import datasets, embeddings, models
+from hcep._files import refuse_existing
 from hcep.cli import options as opt
 from hcep.cli.console import say, tell
 from hcep.cli.options import argument
-from hcep.errors import HCEPError
 
 Source = Annotated[
     str,
@@ -36,9 +36,7 @@ def open(
     from hcep.embeddings.encoders import SOURCES
     from hcep.models.opening import linear_head, open_encoder
 
-    if output.exists() and not overwrite:
-        how = "pass --overwrite to replace it, or give another name"
-        raise HCEPError(f"--output: {str(output)!r} already exists; {how}")
+    refuse_existing(output, overwrite, "--output", folder=True)
     labels, tree = opt.lines_in(classes), None
     if hierarchy is not None:
         tree = datasets.find_hierarchy(hierarchy, labels or (), on_note=tell, **opt.reader_options(options))

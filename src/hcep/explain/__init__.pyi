@@ -3,4 +3,4 @@ from .answer import Answer as Answer
 from .corrections import Corrections as Corrections, image_hash as image_hash
 from .neighbours import nearest_photos as nearest_photos
 from .photos import explain_images as explain_images
-from .where import concept_maps as concept_maps, margin_map as margin_map
+from .where import PathMaps as PathMaps

@@ -78,16 +78,6 @@ def strip(
     return out
 
 
-def stacked(strips: Sequence[Image.Image], gap: int = 12) -> Image.Image:
-    """Strips one below the other, aligned on the left."""
-    width, height = max(row.width for row in strips), sum(row.height + gap for row in strips) - gap
-    out, top = Image.new("RGB", (width, height), "white"), 0
-    for row in strips:
-        out.paste(row, (0, top))
-        top += row.height + gap
-    return out
-
-
 def _fitting(text: str, font: ImageFont.ImageFont | ImageFont.FreeTypeFont, width: int) -> str:
     while len(text) > 1 and font.getlength(text) > width - 4:
         text = text[:-2] + "…"

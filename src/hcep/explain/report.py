@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -96,7 +96,7 @@ class Pictures:
 
     def __init__(self, size: int, quality: int, inline: bool = False) -> None:
         self.size, self.quality, self.inline = size, quality, inline
-        self.percent, self.place, self.object_name = percent, map_place, object_name
+        self.percent, self.place, self.overlay, self.object_name = percent, map_place, overlay_uri, object_name
         self.small: list[str] = []
         self._numbers: dict[str, int | None] = {}
 
@@ -114,25 +114,6 @@ class Pictures:
             return None
         evidence, name = main_evidence(answer)
         return overlay_uri(evidence), name
-
-    def concept_map(self, answer: Answer, step: Step) -> str | None:
-        """The map of a concept; the concepts of a photo share one scale of colours."""
-        from hcep.explain.map_drawing import common_limit
-
-        if answer.maps is None:
-            return None
-        return overlay_uri(answer.maps.concepts[step.synset], common_limit(list(answer.maps.concepts.values())))
-
-    def object_map(self, answer: Answer, i: int) -> str | None:
-        """The map of an object; the objects of a photo share one scale of colours."""
-        from hcep.explain.map_drawing import common_limit
-
-        if answer.maps is None:
-            return None
-        return overlay_uri(answer.maps.objects[i], common_limit(answer.maps.objects))
-
-    def margin_map(self, answer: Answer, label: str) -> str | None:
-        return None if answer.maps is None else overlay_uri(answer.maps.margins[label])
 
     def typical(self, answer: Answer, step: Step) -> str:
         """Numbers of the training photos that are typical of a concept."""
@@ -237,13 +218,14 @@ def map_place(maps: ImageMaps) -> str:
     return ";".join(f"{side}:{100 * value:.3f}%" for side, value in sides.items())
 
 
-def overlay_uri(evidence: EvidenceMap, limit: float | None = None) -> str:
-    """A map as a transparent picture in a data URI; the strongest colour is at `limit` (default: its own maximum)."""
+def overlay_uri(evidence: EvidenceMap, among: Iterable[EvidenceMap] = ()) -> str:
+    """A map as a transparent picture in a data URI; it has one scale of colours with the maps `among` which it is."""
     from hcep.explain.map_drawing import common_limit, overlay
 
     height, width = evidence.shares.shape
     data = io.BytesIO()
-    overlay(evidence, limit or common_limit([evidence]), (OVERLAY * width, OVERLAY * height)).save(data, "PNG")
+    limit = common_limit([evidence, *among])
+    overlay(evidence, limit, (OVERLAY * width, OVERLAY * height)).save(data, "PNG")
     return "data:image/png;base64," + base64.b64encode(data.getvalue()).decode()
 
 

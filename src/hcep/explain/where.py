@@ -5,7 +5,7 @@ For other encoders occlusion gives approximate shares: how much the number drops
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -134,8 +134,17 @@ class PathMaps:
     ) -> list[EvidenceMap]:
         """A map per concept of a path, then one of its margin over each rival path; paths by their path-tree nodes.
 
-        `features` is the feature map of the image, (n_dims, height, width). If the image's raw embedding is not its
-        mean, give it as `vector`; the maps are then approximate.
+        The shares and the constant of a map add up to the concept's coefficient ``a = (D D^T + lambda I)^-1
+        (D z + lambda 1)``: as z is affine in the embedding, which is the mean of the features f_ij, position ij adds
+        exactly ``G T(f_ij) / (height * width)``, T the linear part of the transform. A margin,
+        ``objective(rival) - objective(path)``, is quadratic in the embedding, so integrated gradients (Sundararajan,
+        Taly, Yan, ICML 2017) from the mean of the classes are exact with the mean of the gradients at both ends; the
+        constant is the margin at the mean of the classes.
+
+        Parameters
+        ----------
+        features : (n_dims, height, width); the feature map of the image
+        vector : the image's raw embedding, if it is not the mean of `features`; the maps are then approximate
         """
         positions, rest = self._parts(features)
         own, start, whole = self._path(node), self._start, positions.sum(axis=0) + rest
@@ -194,47 +203,6 @@ class PathMaps:
         """The image from which margins start: the mean of the classes."""
         means: Array = self.dictionary.synset_embeddings[self.dictionary.hierarchy.leaf_index].mean(axis=0)
         return means
-
-
-def concept_maps(
-    dictionary: ConceptDictionary, atoms: Iterable[int], anchor: float, features: NDArray[np.floating]
-) -> list[EvidenceMap]:
-    """A map per concept of a path, whose shares and constant add up to the concept's coefficient.
-
-    With ``a = (D D^T + lambda I)^-1 (D z + lambda 1)`` and z affine in the embedding x, which is the mean of the
-    features f_ij, position ij adds exactly ``G T(f_ij) / (height * width)``, T the linear part of the transform.
-
-    Parameters
-    ----------
-    atoms : the path's atoms, from the root down
-    anchor : the anchor of the pursuit that found the path
-    features : (n_dims, height, width); the feature map whose mean over positions is the image's raw embedding
-    """
-    maps = PathMaps(dictionary, anchor)
-    return maps.maps(maps.problem.tree.node_along(atoms), (), features)
-
-
-def margin_map(
-    dictionary: ConceptDictionary,
-    chosen: Iterable[int],
-    rival: Iterable[int],
-    anchor: float,
-    features: NDArray[np.floating],
-) -> EvidenceMap:
-    """Which parts of the picture support one path rather than another: positive for the chosen path.
-
-    The margin ``objective(rival) - objective(chosen)`` is quadratic in the embedding, so integrated gradients
-    (Sundararajan, Taly, Yan, ICML 2017) from the mean of the classes are exact with the mean of the gradients at both
-    ends. The constant is the margin at the mean of the classes.
-
-    Parameters
-    ----------
-    chosen, rival : the atoms of the two paths
-    features : (n_dims, height, width)
-    """
-    maps = PathMaps(dictionary, anchor)
-    node, other = map(maps.problem.tree.node_along, (chosen, rival))
-    return maps.maps(node, [other], features)[-1]
 
 
 def occluded(encoder: Encoder, pixels: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -250,17 +250,6 @@ class PathTree:
             nodes = np.where(self.level[nodes] > max_steps, self.parent[nodes], nodes)
         return nodes
 
-    def node_along(self, edges: Iterable[int]) -> int:
-        """The node at the end of a rooted path, by its edges from the root down."""
-        node, path = 0, [int(edge) for edge in edges]
-        for edge in path:
-            first = int(self.first_child[node])
-            below = np.flatnonzero(self.edge[first : first + int(self.n_children[node])] == edge)
-            if not len(below):
-                raise HierarchyError(f"edges {path} are not a rooted path: {edge} does not start where the path ends")
-            node = first + int(below[0])
-        return node
-
     def ancestors(self) -> NDArray[np.int32]:
         """Nodes along each path, (n_nodes, depth), position l - 1 holding the one at level l; -1 beyond the path."""
         if self.n_nodes * self.depth > MAX_STEPS:
