@@ -113,7 +113,6 @@ def test_help_lists_every_command_in_a_group():
         ("info --encoders --formats", "give only one of --encoders, --formats, --check and --repair"),
         ("info --check", "--check and --repair need the folder of a store"),
         ("fit --from-text -e x -H flat -o model", "--from-text: a flat hierarchy has no classes"),
-        ("fit --from-text -e x -H t.csv --images x -o model", "unlabelled images are now: --unlabelled DATA"),
         ("fit x.npz --unlabelled y.npz -o model", "--unlabelled has no effect without --from-text or --vocabulary"),
         ("fit x.npz -P head=path -P lr=1 -o model", "epochs, batch_size and lr are parameters of the head adamw"),
         ("fit x.npz -P ankor=1 -o model", "there is no parameter 'ankor'. Near matches: 'anchor'"),

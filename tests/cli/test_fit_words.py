@@ -113,7 +113,6 @@ def test_texts_that_do_not_fit_are_refused(clip, files, change, message):
         ),
         (["--vocabulary", "t.npz", "--from-text", "-e", "x", "-H", "y"], "use only one of them"),
         (["images.npz", "--vocabulary", "t.npz", "--template", "a {}"], "--template has no effect without --from-text"),
-        (["--vocabulary", "t.npz", "--images", "photos"], "--images has no effect without DATA"),
         (["images.npz", "--vocabulary", "t.npz", "--ray", "local"], "--vocabulary is not supported with --ray"),
     ],
 )

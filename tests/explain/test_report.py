@@ -61,6 +61,14 @@ def test_hostile_texts_are_escaped_everywhere(render):
         assert not set("<>'") & set(attribute)
 
 
+def test_only_a_long_report_leaves_out_cards_until_they_are_in_view():
+    report = [Answer(file=f"{i}.jpg", label="cat", name="cat", probability=0.9) for i in range(61)]
+    assert "<main class=many>" in photo_report(report)
+    assert "<main>" in photo_report(report[:60])  # so that a picture or a print of the page has all cards
+    style = (TEMPLATES / "page.css").read_text("utf-8")
+    assert style.count("content-visibility:auto") == style.count(".many .card{content-visibility:auto") == 1
+
+
 def test_a_misspelled_value_in_a_template_is_an_error(tmp_path):
     (tmp_path / "page.html").write_text("{{ tilte }}")
     with pytest.raises(Exception, match="'tilte' is undefined"):

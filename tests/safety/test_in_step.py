@@ -7,9 +7,7 @@ import pytest
 from PIL import Image
 
 from hcep.datasets import encode_images, read_images
-from hcep.datasets.encoding import refuse_out_of_step
 from hcep.embeddings import EmbeddingStore
-from hcep.errors import HCEPError
 from tests.embeddings.tiny import TinyEncoder
 
 
@@ -65,12 +63,3 @@ def test_images_of_another_folder_stay(photos, encoder, tmp_path):
     encode(photos, encoder, tmp_path / "s")
     assert encode(tmp_path / "other", encoder, tmp_path / "s").n_removed == 0
     assert len(labelled(tmp_path / "s")) == 6
-
-
-def test_a_store_out_of_step_is_refused(photos, encoder, tmp_path):
-    encode(photos, encoder, tmp_path / "s")
-    refuse_out_of_step(EmbeddingStore(tmp_path / "s"), photos)
-    os.rename(photos / "cat" / "b.png", photos / "dog" / "b.png")
-    match = r"no longer matches .*: 1 new \('dog/b.png'\), 1 gone \('cat/b.png'\); run `hcep encode` again"
-    with pytest.raises(HCEPError, match=match):
-        refuse_out_of_step(EmbeddingStore(tmp_path / "s"), photos)

@@ -81,7 +81,8 @@ def save_resolved(context: typer.Context, place: Path) -> Path:
     for parameter, long in _parameters(context):
         value = context.params.get(parameter.name)
         if parameter.name != "as_json" and value is not None and value != () and value != []:
-            lines.append(f"{(long or [parameter.name])[0].replace('_', '-')} = {_toml(value)}")
+            text = json.dumps(value, ensure_ascii=False, default=str)  # TOML writes such values as JSON does
+            lines.append(f"{(long or [parameter.name])[0].replace('_', '-')} = {text}")
     path = place / RESOLVED if place.is_dir() else place
     write_text(path, "\n".join(lines) + "\n")
     return path
@@ -89,13 +90,3 @@ def save_resolved(context: typer.Context, place: Path) -> Path:
 
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    return json.dumps(str(getattr(value, "value", value)), ensure_ascii=False)  # JSON strings are TOML strings

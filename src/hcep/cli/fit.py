@@ -43,9 +43,6 @@ def fit(
     labels: opt.Labels = None,
     preprocessing: opt.Preprocessing = None,
     corrections: opt.Corrections = None,
-    images: Annotated[
-        Path | None, more("Photos that the store was made from; stop if they have changed since.", "--images FOLDER")
-    ] = None,
     say_coarse: Annotated[
         Path | None,
         more(
@@ -75,7 +72,7 @@ def fit(
     refuse_existing(output, overwrite or not has_model, "--output", folder=True)
     _refuse_say_coarse(say_coarse, overwrite, data, hierarchy, labels, corrections)
     reading = opt.reader_options(options)
-    _refuse_text_options(from_text, vocabulary, unlabelled, template, data, hierarchy, encoder, images)
+    _refuse_text_options(from_text, vocabulary, unlabelled, template, data, hierarchy, encoder)
     tower = embeddings.load_encoder(encoder, preprocessing=preprocessing) if from_text and encoder else None
     texts = texts_in_files(vocabulary, tell) if vocabulary else None
     if tower is not None:
@@ -95,7 +92,7 @@ def fit(
         from hcep.classify.coarse_counts import coarse_lines
         from hcep.ray.fitting import fit_model as fit_on_cluster
 
-        others = ("images", "encoder", "vectors", "labels", "vocabulary", "from_text")
+        others = ("encoder", "vectors", "labels", "vocabulary", "from_text")
         opt.refuse_with_ray(context, "paper", "corrections", "say_coarse", *others)
         if several_objects:
             raise HCEPError("-P several_objects=true is not supported with --ray")
@@ -115,7 +112,6 @@ def fit(
             preprocessing=preprocessing,
             texts=texts,
             columns=opt.columns(vectors, labels),
-            photos=images,
             corrections=read_corrections(corrections, None, tell),
             say_coarse=say_coarse,
             progress=not as_json,
@@ -167,7 +163,6 @@ def _refuse_text_options(
     data: Path | None,
     hierarchy: str | None,
     encoder: str | None,
-    images: Path | None,
 ) -> None:
     """Refuse options about texts that have no effect, and texts that have no source, before any work."""
     from hcep.embeddings.texts import HOW, is_embedded, text_place
@@ -188,8 +183,6 @@ def _refuse_text_options(
         raise HCEPError("--from-text needs --hierarchy, whose leaves are the classes, and an --encoder for text")
     if from_text and hierarchy == "flat":
         raise HCEPError("--from-text: a flat hierarchy has no classes; give a file or `imagenet`")
-    if images is not None and data is None:
-        raise HCEPError("--images has no effect without DATA; unlabelled images are now: --unlabelled DATA")
     for place in vocabulary or ():
         if not is_embedded(place):
             raise HCEPError(f"--vocabulary: {str(place)!r} has no vectors; give embedded texts, or --from-text")

@@ -88,7 +88,7 @@ def rollup(
     place = ("" if is_printed else f"{output}: ") + counted(n, "group" if group else "image")
     summary = [f"{place}: {result.n_classes:,} answered with a class, {above:,} with a concept above"]
     if nothing:
-        summary.append(f"{nothing:,} of them have no answer that is sure enough.")
+        summary.append(f"{nothing:,} {'has' if nothing == 1 else 'have'} no answer that is sure enough.")
     if result.promise is not None:
         summary.append(result.promise)
     elif labels is None:

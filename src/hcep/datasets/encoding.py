@@ -21,7 +21,7 @@ from hcep.embeddings.encoders import DEFAULT
 from hcep.embeddings.files import is_embeddings, is_store, read_embeddings
 from hcep.embeddings.images import content_hash, not_used
 from hcep.embeddings.vectors import require_labels
-from hcep.errors import HCEPError, counted, quoted
+from hcep.errors import counted, quoted
 from hcep.hierarchy import Hierarchy
 
 if TYPE_CHECKING:
@@ -166,23 +166,6 @@ def copy_notes(store: EmbeddingStore) -> Iterator[str]:
         copies = [f"{store.ids[order[i]]} = {store.ids[first[i]]}" for i in again[np.argsort(order[again])][:5]]
         more = f" and {len(again) - 5:,} more" if len(again) > 5 else ""
         yield f"{counted(len(again), 'image')} also found under another class: {quoted(copies)}{more}"
-
-
-def refuse_out_of_step(store: EmbeddingStore, images: str | os.PathLike[str]) -> None:
-    """Raise HCEPError if a folder has other images or classes than the store that was made from it."""
-    stored = dict(zip(store.ids.tolist(), store.labels.tolist(), strict=True))
-    listed = {item.id: item.label for item in read_images(images)}
-    known = stored.keys() | {image.id for image in store.skipped}
-    counts = {
-        "new": [key for key in listed if key not in known],
-        "gone": [key for key in stored if key not in listed],
-        "in another class": [key for key in stored if key in listed and listed[key] != stored[key]],
-    }
-    changes = [f"{len(keys):,} {what} ({quoted(keys, 2)})" for what, keys in counts.items() if keys]
-    if changes:
-        raise HCEPError(
-            f"{str(store.folder)!r} no longer matches {str(images)!r}: {', '.join(changes)}; run `hcep encode` again"
-        )
 
 
 def tree_notes(labels: Iterable[str | None], hierarchy: Hierarchy) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 from numpy.typing import NDArray
 from pyarrow.csv import CSVWriter
 
@@ -42,6 +42,9 @@ from hcep.pursuit.limits import PathLimits
 
 #: Images in memory at a time.
 BLOCK = 2048
+#: The types of the columns of `Prediction`.
+ARROW: dict[Any, pa.DataType] = {float: pa.float64(), str: pa.string(), str | None: pa.string()}
+ARROW |= {float | None: pa.float64(), list[str]: pa.list_(pa.string()), list[float]: pa.list_(pa.float64())}
 
 
 class Prediction(Struct, kw_only=True):
@@ -267,21 +270,14 @@ def blocks_of(X: NDArray[Any] | EmbeddingStore, size: int) -> Iterator[tuple[sli
 
 def _schema(model: PathModel, labels: NDArray[Any] | None) -> pa.Schema:
     """The columns, the same for every block."""
-    text, number = pa.string(), pa.float64()
-    columns: dict[str, Any] = {"id": text}
+    columns: dict[str, pa.DataType] = {"id": pa.string()}
     if labels is not None:
         kind = pa.infer_type(labels.tolist())
-        columns["label"] = text if pa.types.is_null(kind) else kind
-    columns |= answer_fields(model.hierarchy)
-    columns |= {"class": pa.infer_type(model.classes.tolist()), "class_probability": number, "doubt": text}
-    columns |= {
-        "answer_estimate": number,
-        "kind": text,
-        "path": pa.list_(text),
-        "names": pa.list_(text),
-        "coefficients": pa.list_(number),
-    }
-    return pa.schema(list((columns | {"residual_norm": number, "corrected": text}).items()))
+        columns["label"] = pa.string() if pa.types.is_null(kind) else kind
+    columns |= answer_fields(model.hierarchy) | {"class": pa.infer_type(model.classes.tolist())}
+    others = (column for column in structs.fields(Prediction) if column.encode_name not in columns)
+    columns |= {column.encode_name: ARROW[column.type] for column in others}
+    return pa.schema(list(columns.items()))
 
 
 def answer_fields(hierarchy: Hierarchy) -> dict[str, pa.DataType]:

@@ -20,11 +20,11 @@ from hcep.classify.coarse import EITHER, concepts_in
 from hcep.classify.coarse_counts import coarse_lines
 from hcep.classify.words import refuse_missing_texts
 from hcep.datasets import find_hierarchy
-from hcep.datasets.encoding import embeddings_of, refuse_out_of_step, tree_notes
+from hcep.datasets.encoding import embeddings_of, tree_notes
 from hcep.datasets.hierarchies import NAMED, concept_ids
 from hcep.dictionary.from_text import TEMPLATES, text_vectors
-from hcep.embeddings import Embeddings, EmbeddingStore, Encoder
-from hcep.embeddings.files import is_store, label_array_in
+from hcep.embeddings import Embeddings, Encoder
+from hcep.embeddings.files import label_array_in
 from hcep.embeddings.texts import read_text_vectors
 from hcep.errors import HCEPError, HierarchyError, quote
 from hcep.hierarchy import Hierarchy
@@ -51,7 +51,6 @@ def fit_data(
     preprocessing: Any = None,
     texts: TextsOf | None = None,
     columns: Mapping[str, Any] | None = None,
-    photos: Path | None = None,
     corrections: Any = None,
     say_coarse: Path | None = None,
     progress: bool = False,
@@ -71,7 +70,6 @@ def fit_data(
     encoder, preprocessing : of photos; an encoder that is not a name is also that of the texts
     texts : text vectors of concepts by their ids in the hierarchy, see `texts_in_files` and `texts_by_encoder`
     columns : ``vectors``, ``label`` and ``labels`` of `hcep.embeddings.read_embeddings`
-    photos : the photos that `data`, a store, was made from; a store that is out of date is refused
     corrections : `hcep.explain.corrections.Corrections`; images get the classes that it fixes
     say_coarse : a CSV file for the likeliest class of each image whose label is above the classes, and its probability;
         a file that is there is replaced
@@ -96,10 +94,6 @@ def fit_data(
         if texts is not None:
             by_concept(labels)
 
-    if photos is not None:
-        if not is_store(data):
-            raise HCEPError(f"--images needs a store as DATA, and {str(data)!r} is not one")
-        refuse_out_of_step(EmbeddingStore(data), photos)
     # Corrections may give every photo another class, so that labels cannot be checked before them.
     check = {} if corrections is not None else {"on_labels": lambda y: checked(_classes(y))}
     place: dict[str, Any] = {"encoder": encoder, "preprocessing": preprocessing, "store": folder / "store", **check}

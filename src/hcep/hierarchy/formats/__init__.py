@@ -75,7 +75,7 @@ FORMATS: dict[str, Format] = {
         ("nested", (".nested.json",), "nested", _BOTH, (*GRAPH, "ranks"), "JSON objects in objects, or name/children"),
         ("outline", (".txt", ".md"), "outline", _BOTH, _NAMES, "indented, bulleted or numbered"),
         ("breadcrumbs", (), "breadcrumbs", "reads", ("ids", "names"), "lines such as 7 - Animals > Birds > Parrots"),
-        ("newick", NEWICK, "newick", _BOTH, ("names",), "trees of biology, (cat,dog)animal; also in NEXUS"),
+        ("newick", NEWICK, "newick", _BOTH, ("names",), "phylogenetic trees such as (cat,dog)animal; also in NEXUS"),
         ("levels", (), "tables", "reads", ("ids", "names"), "a column per level, as in iNaturalist (CSV, TSV, JSON)"),
         ("folder", (), "draft:folder", "reads", GRAPH, "a folder tree; its folders are the concepts"),
         ("obo", (".obo",), "ontology:obo", "reads", GRAPH, "OBO ontologies"),
