@@ -171,7 +171,7 @@ def test_an_interrupted_download_is_resumed(server: Server, tiny_cifar: bytes, t
     server.ranges = ranges
     fetch("cifar10", tmp_path / "data", mirror=server.address)
     assert server.asked == ["bytes=100-"]
-    assert [path.name for path in (tmp_path / "data").iterdir()] == ["cifar-10-batches-bin"]
+    assert [path.name for path in sorted((tmp_path / "data").iterdir())] == ["cifar-10-batches-bin", "cifar10"]
 
 
 @pytest.mark.usefixtures("tiny_cifar")
@@ -204,8 +204,8 @@ def test_it_is_fetched_once_and_read(server: Server, tmp_path: Path, monkeypatch
     monkeypatch.setenv("HCEP_DATA_MIRROR", server.address + "/")
     monkeypatch.setenv("HCEP_CACHE", str(tmp_path / "cache"))
     place = fetch("cifar10")
-    assert place == tmp_path / "cache" / "data" / "cifar-10-batches-bin"
-    assert repr(read_images(place)) == "ImageDataset(12 images, 10 classes, layout 'cifar', train 10, test 2)"
+    assert place == tmp_path / "cache" / "data" / "cifar10"
+    assert repr(read_images(place)) == "ImageDataset(12 images, 10 classes, layout 'folder', train 10, test 2)"
     assert fetch("cifar10") == place
     assert len(server.asked) == 1
 
@@ -364,6 +364,6 @@ def test_experiments_run_on_what_is_fetched(server: Server, tmp_path: Path, monk
     monkeypatch.setattr("experiments.command.user_task", user_task)
     with pytest.raises(DatasetError, match="far enough"):
         CliRunner().invoke(experiments_app, ["fewshot", "--download", "cifar10"], catch_exceptions=False)
-    assert asked[:2] == [tmp_path / "cache" / "data" / "cifar-10-batches-bin", "efficientnet-lite2"]
+    assert asked[:2] == [tmp_path / "cache" / "data" / "cifar10", "efficientnet-lite2"]
     with pytest.raises(ValueError, match="--data and --download exclude each other"):
         CliRunner().invoke(experiments_app, ["fewshot", "--download", "x", "--data", "y"], catch_exceptions=False)

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from hcep.datasets import ImageDataset, read_images
 from hcep.embeddings.images import ImageItem
 from hcep.errors import DatasetError, HCEPError
 from hcep.hierarchy.imagenet import imagenet_wnid
 from tests.conftest import shared_file
-from tests.datasets.tiny_files import VAL, cifar10, cifar100, imagenet, tiny_imagenet, touch, write
+from tests.datasets.tiny_files import VAL, imagenet, tiny_imagenet, touch, write
 
 VAL_TXT = "".join(f"{name} n01440764\n" for name in VAL)
 
@@ -46,14 +45,12 @@ def test_real_images():
 @pytest.mark.parametrize(
     ("make", "layout"),
     [
-        (lambda root: cifar10(root), "cifar"),
-        (lambda root: cifar100(root), "cifar"),
         (lambda root: write(imagenet(root), "val.txt", VAL_TXT).parent, "imagenet"),
         (tiny_imagenet, "tiny_imagenet"),
         (lambda root: touch(root, "a/b.png"), "folder"),
         (lambda root: write(touch(root, "b.png"), "table.csv", "path,label\nb.png,b\n"), "table"),
     ],
-    ids=["cifar10", "cifar100", "imagenet", "tiny_imagenet", "folder", "table"],
+    ids=["imagenet", "tiny_imagenet", "folder", "table"],
 )
 def test_layout_is_detected(make, layout, tmp_path):
     assert read_images(make(tmp_path / "data"), label_column=None).layout == layout
@@ -137,72 +134,6 @@ def test_order_of_the_file_system_does_not_matter(pets, monkeypatch):
     assert again.k_shot(1).ids == pets.k_shot(1).ids
 
 
-# -- export ------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def cifar(tmp_path):
-    return read_images(cifar10(tmp_path / "cifar"))
-
-
-def test_images_in_memory_have_no_files(cifar):
-    message = r"images of this 'cifar' dataset are in memory and have no files; call dataset.export\(folder\)"
-    for ask in (lambda: next(iter(cifar)), lambda: cifar[0]):
-        with pytest.raises(DatasetError, match=message):
-            ask()
-
-
-def test_export_writes_the_images(cifar, tmp_path):
-    files = cifar.export(tmp_path / "png")
-    assert (files.ids, files.labels, files.splits) == (cifar.ids, cifar.labels, cifar.splits)
-    for item, pixels in zip(files, cifar.pixels, strict=True):
-        assert np.array_equal(np.asarray(Image.open(item.path)), pixels)
-
-
-def test_exported_folder_reads_as_the_same_dataset(cifar, tmp_path):
-    cifar.export(tmp_path / "png")
-    again = read_images(tmp_path / "png")
-    assert sorted(zip(again.ids, again.labels, again.splits, strict=True)) == sorted(
-        zip(cifar.ids, cifar.labels, cifar.splits, strict=True)
-    )
-    assert again.split("train").k_shot(1).ids == tuple(sorted(cifar.split("train").k_shot(1).ids))
-
-
-def test_export_resumes(cifar, tmp_path):
-    half = cifar.split("test").export(tmp_path)
-    before = [item.path.stat().st_mtime_ns for item in half]
-    whole = cifar.export(tmp_path)
-    assert [item.path.stat().st_mtime_ns for item in half] == before
-    assert all(item.path.is_file() for item in whole)
-    assert not list(tmp_path.rglob(".*"))
-
-
-def test_an_interrupted_export_leaves_no_broken_file(cifar, tmp_path, monkeypatch):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            cifar.export(tmp_path / "png")
-    assert [path for path in (tmp_path / "png").rglob("*") if path.is_file()] == []
-
-
-@pytest.mark.parametrize("content", [b"", b"another image"])
-def test_export_keeps_what_is_not_its_own(cifar, tmp_path, content):
-    target = tmp_path / "png" / cifar.files[3]
-    target.parent.mkdir(parents=True)
-    target.write_bytes(content)
-    with pytest.raises(DatasetError, match=r"exists and is a different image; export to an empty folder"):
-        cifar.export(tmp_path / "png")
-    assert target.read_bytes() == content
-
-
-def test_export_of_files_is_the_dataset_itself(pets, tmp_path):
-    assert pets.export(tmp_path / "none") is pets
-    assert not (tmp_path / "none").exists()
-
-
 # -- what cannot be read -------------------------------------------------------------------------------
 
 
@@ -215,14 +146,14 @@ def test_missing_source(pets):
 
 def test_unknown_layout_says_what_was_looked_for(tmp_path):
     write(tmp_path, "notes.txt", "no image")
-    with pytest.raises(DatasetError, match=r"no known layout; .*(?s:.*)cifar: .*data_batch_1(?s:.*)wnids.txt"):
+    with pytest.raises(DatasetError, match=r"no known layout; .*(?s:.*)tiny_imagenet: wnids.txt"):
         read_images(tmp_path)
     with pytest.raises(DatasetError, match=r"notes.txt.* no known layout"):
         read_images(tmp_path / "notes.txt")
 
 
 def test_unknown_layout_name(tmp_path):
-    with pytest.raises(DatasetError, match=r"unknown layout 'folders'; there are 'cifar', .*Near matches: 'folder'"):
+    with pytest.raises(DatasetError, match=r"unknown layout 'folders'; there are .*Near matches: 'folder'"):
         read_images(tmp_path, layout="folders")
 
 

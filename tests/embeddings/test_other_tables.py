@@ -16,6 +16,7 @@ import pytest
 from hcep.embeddings import read_embeddings
 from hcep.embeddings.files import is_embeddings
 from hcep.embeddings.vectors import StoreError
+from hcep.errors import MissingExtraError
 
 X = np.arange(8, dtype=np.float32).reshape(4, 2)
 FILES = ["a.jpg", "b.jpg", "c.jpg", "d.jpg"]
@@ -76,7 +77,7 @@ def test_webdataset(tmp_path) -> None:
 def test_lance_needs_its_package_and_reads_the_only_table(tmp_path, monkeypatch) -> None:
     (tmp_path / "photos.lance").mkdir()
     monkeypatch.setitem(sys.modules, "lance", None)
-    with pytest.raises(StoreError, match="pip install pylance"):
+    with pytest.raises(MissingExtraError, match=r"^'.*' is a table of LanceDB; to read it: pip install pylance"):
         read_embeddings(tmp_path)
     (tmp_path / "more.lance").mkdir()
     with pytest.raises(StoreError, match=r"several tables, 'more.lance', 'photos.lance'; give one"):

@@ -45,7 +45,7 @@ def record_of(make: partial[CountingEncoder]) -> EncoderRecord:
 def encode_here(photos: Path | str, make: partial[CountingEncoder], store: Path | str, n_shards: int | None = None):
     """What `hcep.ray.encode` does, by one actor in this process; only the first shards, if asked."""
     place = Place.of(store)
-    listed = _listed(photos, place)
+    listed = _listed(photos)
     with _opened(place, record_of(make), 6, "float16", True) as (manifest, known):
         fresh = [image for image in listed if image.id not in known]
         plan = Plan.made(place, manifest, fresh, **SIZES)

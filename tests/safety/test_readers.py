@@ -107,7 +107,7 @@ def test_every_format_is_among_the_files_that_are_measured_and_corrupted():
 
 #: Modules that open the files in the table of readers.
 READ = {
-    "cli/config", "datasets/layouts/cifar", "embeddings/files", "embeddings/other_tables", "embeddings/preprocessing",
+    "cli/config", "datasets/cifar", "embeddings/files", "embeddings/other_tables", "embeddings/preprocessing",
     "embeddings/store/embedding_store", "embeddings/store/encoding", "embeddings/store/manifest", "embeddings/tables",
     "embeddings/torch_file", "explain/corrections", "explain/score_tables", "formats/__init__", "formats/cvat",
     "formats/megadetector", "formats/xml_files", "formats/xmp", "hierarchy/formats/outline", "hierarchy/formats/source",

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from hcep._files import WebResponse, cache_folder, fetch as fetch_url
 from hcep._progress import progress as progress_bar
+from hcep.datasets.cifar import FORMS, write_images
 from hcep.datasets.image_dataset import DatasetError
 from hcep.errors import near_matches, quote, quoted
 
@@ -66,7 +67,7 @@ ARCHIVES = {
 def fetch(
     name: str, folder: str | os.PathLike[str] | None = None, *, mirror: str | None = None, progress: bool = False
 ) -> Path:
-    """Download a public image dataset and unpack it, unless it is there already; return its folder.
+    """Download a public image dataset and unpack it, unless it is there already; return the folder of its images.
 
     Parameters
     ----------
@@ -84,12 +85,20 @@ def fetch(
         )
     archive = ARCHIVES[name]
     target = Path(folder) if folder is not None else cache_folder("data")
-    place = target / archive.folder
+    place, images = target / archive.folder, target / name
+    is_cifar = archive.folder in FORMS
+    if is_cifar and images.is_dir():
+        return images
     if not place.is_dir():
         packed = download(archive, target, mirror=mirror or os.environ.get(MIRROR), progress=progress)
         unpack(packed, target, archive.folder, max_bytes=MAX_RATIO * archive.n_bytes)
         packed.unlink()
-    return place
+    if not is_cifar:
+        return place
+    with tempfile.TemporaryDirectory(prefix=".writing-", dir=target) as temporary:
+        write_images(place, Path(temporary, name))
+        os.replace(Path(temporary, name), images)
+    return images
 
 
 def _own_imagenet(folder: str | os.PathLike[str] | None) -> Path:

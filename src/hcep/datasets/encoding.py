@@ -41,8 +41,7 @@ def encode_images(
 
     Parameters
     ----------
-    images : a dataset, or what `read_images` reads. Images that are not files (CIFAR's) are first written to files in
-        the store's folder.
+    images : a dataset, or what `read_images` reads
     encoder : an encoder or its name; the built-in one by default
     store : folder of the store; created if needed
     preprocessing, device : for an encoder given by name, see `load_encoder`
@@ -50,7 +49,7 @@ def encode_images(
     """
     dataset = images if isinstance(images, ImageDataset) else read_images(images)
     model = _loaded(encoder, preprocessing=preprocessing, device=device)
-    return encode_to_store(dataset.export(Path(store, "images")), model, store, **options)
+    return encode_to_store(dataset, model, store, **options)
 
 
 def _loaded(encoder: Encoder | str | None, **options: Any) -> Encoder:
@@ -118,7 +117,7 @@ def embeddings_of(
 
 def _has_all(store: Path, dataset: ImageDataset, encoder: Encoder) -> bool:
     """Whether a store of the encoder holds exactly the images of a dataset, with the same content, label and split."""
-    own = EmbeddingStore(store) if is_store(store) and dataset.pixels is None else None
+    own = EmbeddingStore(store) if is_store(store) else None
     if own is None or own.encoder.fingerprint != encoder.fingerprint or len(own) != len(dataset):
         return False
     columns = (own.ids, own.labels, own.splits, own.content_hashes)

@@ -1,18 +1,11 @@
 """Images with their labels and splits, and reproducible subsets of them."""
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
-
-from hcep._files import replacing
 from hcep.embeddings.images import Box, ImageItem, storable
 from hcep.errors import DatasetError as DatasetError, quote, quoted
 
@@ -29,12 +22,11 @@ class ImageDataset:
     Attributes
     ----------
     root : folder that the files are relative to
-    files : paths of the images, with forward slashes; for images in memory (CIFAR), the files that `export` writes
+    files : paths of the images, with forward slashes
     ids : unique names of the images: the path in the dataset, or the ``id`` column of a table
     labels : classes; None for an image without one
     splits : ``"train"``, ``"val"``, ``"test"`` or other names; None if there are no splits
     layout : the layout it was read from
-    pixels : (n, height, width, 3) uint8; the images, if they are in memory
     boxes : the part of its file that each image is; None for the whole file
     unused : what the source lists but the dataset leaves out, as (name, reason) pairs
     """
@@ -45,7 +37,6 @@ class ImageDataset:
     labels: Sequence[str | None]
     splits: Sequence[str | None]
     layout: str = "folder"
-    pixels: NDArray[np.uint8] | None = None
     boxes: Sequence[Box | None] = ()
     unused: Sequence[tuple[str, str]] = ()
 
@@ -54,15 +45,12 @@ class ImageDataset:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "boxes", tuple(self.boxes) or (None,) * len(self.files))
         object.__setattr__(self, "ids", tuple(map(storable, self.ids)))
-        pixels = () if self.pixels is None else (self.pixels,)
-        lengths = [len(part) for part in (self.files, self.ids, self.labels, self.splits, self.boxes, *pixels)]
+        lengths = [len(part) for part in (self.files, self.ids, self.labels, self.splits, self.boxes)]
         if len(set(lengths)) > 1:
-            raise DatasetError(f"files, ids, labels, splits, boxes and pixels must have the same length, got {lengths}")
+            raise DatasetError(f"files, ids, labels, splits and boxes must have the same length, got {lengths}")
         if len(set(self.ids)) < len(self.ids):
             repeated = [image for image, n in Counter(self.ids).items() if n > 1]
             raise DatasetError(f"ids must be unique; these occur more than once: {quoted(repeated)}")
-        if self.pixels is not None:
-            self.pixels.setflags(write=False)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -78,11 +66,9 @@ class ImageDataset:
         return len(self.ids)
 
     def __iter__(self) -> Iterator[ImageItem]:
-        self._check_on_disk()
         return map(self.__getitem__, range(len(self)))
 
     def __getitem__(self, row: int) -> ImageItem:
-        self._check_on_disk()
         parts = (self.labels[row], self.ids[row], self.splits[row], self.boxes[row])
         return ImageItem(self.root / self.files[row], *parts)
 
@@ -126,19 +112,6 @@ class ImageDataset:
         train, val = train_val_rows(self.ids, self.labels, fraction, seed)
         return self._take(train, "train"), self._take(val, "val")
 
-    def export(self, folder: str | os.PathLike[str]) -> "ImageDataset":
-        """Write images in memory to PNG files, ``folder/split/label/number.png``, and return the dataset of the files.
-
-        Each file is written whole or not at all, and existing files are kept, so that an interrupted export can be run
-        again. Ids, labels and splits stay the same. A dataset of files is returned as it is.
-        """
-        if self.pixels is None:
-            return self
-        target = Path(folder)
-        for file, pixels in zip(self.files, self.pixels, strict=True):
-            _write_once(target / file, pixels)
-        return replace(self, root=target, pixels=None)
-
     def _take(self, rows: Sequence[int], split: str | None = None) -> "ImageDataset":
         return replace(
             self,
@@ -147,7 +120,6 @@ class ImageDataset:
             labels=[self.labels[row] for row in rows],
             splits=[split or self.splits[row] for row in rows],
             boxes=[self.boxes[row] for row in rows],
-            pixels=None if self.pixels is None else self.pixels[list(rows)],
         )
 
     def _check_one_split(self, method: str) -> None:
@@ -156,24 +128,6 @@ class ImageDataset:
                 f"{method} would mix the splits {quoted(self.split_names)}; choose one with "
                 f".split({quote(self.split_names[0])}), or use .pooled() to divide all images again"
             )
-
-    def _check_on_disk(self) -> None:
-        if self.pixels is not None:
-            raise DatasetError(
-                f"the images of this {quote(self.layout)} dataset are in memory and have no files; call "
-                "dataset.export(folder) and use the dataset that it returns"
-            )
-
-
-def _write_once(target: Path, pixels: NDArray[np.uint8]) -> None:
-    if not target.exists():
-        with replacing(target, DatasetError) as partial:
-            Image.fromarray(pixels).save(partial, format="PNG")
-        return
-    with suppress(OSError), Image.open(target) as image:
-        if np.array_equal(np.asarray(image), pixels):
-            return
-    raise DatasetError(f"{str(target)!r} exists and is a different image; export to an empty folder")
 
 
 def k_shot_rows(ids: Sequence[str], labels: Sequence[str | None], k: int, seed: int) -> list[int]:

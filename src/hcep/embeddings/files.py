@@ -25,7 +25,7 @@ from hcep.embeddings.vectors import (
     memory_limit,
     named_labels,
 )
-from hcep.errors import HCEPError, quote, quoted, reason_of
+from hcep.errors import HCEPError, MissingExtraError, quote, quoted, reason_of
 
 if TYPE_CHECKING:
     from hcep.embeddings.store.embedding_store import EmbeddingStore
@@ -146,7 +146,7 @@ def _read_file(source: Path, vectors: str | None, label: str | None, label_names
         )
     try:
         return replace(READERS[kind](source, vectors, label, label_names), source=str(source))
-    except StoreError:
+    except (StoreError, MissingExtraError):
         raise
     except MemoryError:
         raise StoreError(f"cannot read {str(source)!r}: it needs more memory than is available") from None

@@ -87,7 +87,7 @@ def encode(
     make = encoder if callable(encoder) else partial(load_encoder, encoder or DEFAULT)
     model = make()
     record = EncoderRecord(model.name, model.fingerprint, dict(model.preprocessing))
-    items = _listed(images, place)
+    items = _listed(images)
     with _opened(place, record, model.n_dims, dtype, resume) as (manifest, known):
         fresh = [image for image in items if image.id not in known]
         plan = Plan.made(place, manifest, fresh, batch_size, shard_size)
@@ -99,16 +99,13 @@ def encode(
     return EncodeReport(len(fresh) - len(skipped), n_reused, 0, 0, skipped, time.perf_counter() - started)
 
 
-def _listed(images: ImageDataset | str | os.PathLike[str], store: Place) -> list[_PlannedImage]:
+def _listed(images: ImageDataset | str | os.PathLike[str]) -> list[_PlannedImage]:
     if not isinstance(images, ImageDataset) and Place.of(images).local is None:
         return list_images(Place.of(images))
     dataset = images if isinstance(images, ImageDataset) else read_images(images)
-    if dataset.pixels is not None and store.local is None:
-        raise StoreError("images in memory are first written to the store's folder, which must be a local one")
     if any(dataset.boxes):
         raise StoreError("boxes in photos are not supported with --ray")
-    items = dataset.export((store.local or Path()) / "images")
-    return [_PlannedImage(str(item.path), item.label, item.id, item.split) for item in items]
+    return [_PlannedImage(str(item.path), item.label, item.id, item.split) for item in dataset]
 
 
 def list_images(place: Place) -> list[_PlannedImage]:

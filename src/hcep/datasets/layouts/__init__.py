@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hcep.datasets.image_dataset import DatasetError, ImageDataset
-from hcep.datasets.layouts import annotations, cifar, folders, imagenet, table
+from hcep.datasets.layouts import annotations, folders, imagenet, table
 from hcep.datasets.layouts.listing import OWN_LABEL, LayoutOptions
 from hcep.embeddings.images import IMAGE_SUFFIXES
 from hcep.errors import near_matches, quote, quoted
@@ -22,16 +22,14 @@ class Layout(NamedTuple):
     read: Callable[[Path, LayoutOptions], ImageDataset]
 
 
-#: In the order in which they are tried: the special ones first, as all but CIFAR are image folders, too.
+#: In the order in which they are tried: the special ones first, as they are image folders, too.
 LAYOUTS = {
-    "cifar": Layout(cifar.LOOKS_FOR, cifar.detect, cifar.read),
     "tiny_imagenet": Layout(folders.TINY_LOOKS_FOR, folders.detect_tiny, folders.read_tiny),
     "imagenet": Layout(imagenet.LOOKS_FOR, imagenet.detect, imagenet.read),
     "annotations": Layout(annotations.LOOKS_FOR, annotations.detect, annotations.read),
     "table": Layout(table.LOOKS_FOR, table.detect, table.read),
     "folder": Layout(folders.LOOKS_FOR, folders.detect, folders.read),
 }
-ONE_LABEL = ("folder", "imagenet", "tiny_imagenet", "annotations")
 
 
 def read_images(
@@ -49,11 +47,10 @@ def read_images(
     Parameters
     ----------
     source : a folder, a .csv, .tsv or .parquet file, or a file of another tool (see `hcep.formats`)
-    layout : {"folder", "table", "annotations", "cifar", "imagenet", "tiny_imagenet"}, optional
+    layout : {"folder", "table", "annotations", "imagenet", "tiny_imagenet"}, optional
         How the dataset is laid out; recognised by its files by default.
     split : read only this split; ``"validation"`` and ``"valid"`` mean ``"val"``
-    path_column, label_column : columns of a table. The label column also chooses among the labels of datasets that have
-        several: ``"fine_labels"`` (default) or ``"coarse_labels"`` for CIFAR-100. None reads the images without labels.
+    path_column, label_column : columns of a table; without a label column (None), images have no labels
     boxes : which boxes of MegaDetector results to read: categories and the least confidence, as in
         ``"animal,person:0.5"``. By default animals, with the confidence that the file recommends, or 0.2.
     unlabelled : whether to keep images of annotation files that have no label although others have one, or several
@@ -80,7 +77,7 @@ def read_images(
         raise DatasetError(
             f"unknown layout {quote(name)}; there are {quoted(LAYOUTS, 10)}.{near_matches(name, LAYOUTS)}"
         )
-    if name in ONE_LABEL and label_column not in (OWN_LABEL, None):
+    if name != "table" and label_column not in (OWN_LABEL, None):
         raise DatasetError(
             f"label_column={quote(label_column)}: the {name} layout has one label per image and no columns; leave out "
             "label_column"
