@@ -127,7 +127,7 @@ def _per_image(row: Row, metric: str) -> NDArray[np.float64] | None:
         return None
     if "true_support_f1" in row and metric in ("support_precision", "support_recall", "support_f1"):
         return None  # these images were scored in the true tree
-    whole = ("accuracy", "both", "example_f1")
+    whole = ("accuracy", "both")
     column = "correct" if metric in whole else metric.removeprefix("true_")
     if column in images:
         return unpacked(images, column)

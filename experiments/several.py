@@ -1,4 +1,4 @@
-"""Several objects in one picture: averages of embeddings, mosaics of two photos, and labels of mixtures."""
+"""Several objects in one picture: averages of embeddings and mosaics of two photos."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,9 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import average_precision_score
-from sklearn.multiclass import OneVsRestClassifier
 
 from experiments import where
 from experiments.baselines.penalised import lasso
@@ -28,47 +25,39 @@ from experiments.figures import Figure, bars, canvas
 from experiments.measuring import Cell
 from experiments.records import OF_IMAGES, PER_IMAGE, Row, packed
 from experiments.tables import markdown, number
-from experiments.tasks import BUNDLED, Task
-from hcep.classify import HCEPClassifier, MultiLabelHCEP, make_method
+from experiments.tasks import BUNDLED
+from hcep.classify import HCEPClassifier, make_method
 from hcep.pursuit import omp, path_objectives
 
 Array = NDArray[Any]
 OURS, AUTO, SINGLES, PROBE = "ours, two paths", "ours, auto", "two best single paths", "linear probe, two likeliest"
 FLAT, LASSO = "flat OMP", "non-negative lasso"
-LABELS, MULTILABEL = (OURS, AUTO, SINGLES, PROBE, FLAT, LASSO), ("ours", "one-versus-rest logistic regression")
+LABELS = (OURS, AUTO, SINGLES, PROBE, FLAT, LASSO)
 MOSAICS = "ImageNette, mosaics of two photos"
-#: Averages and mixtures of embeddings, and the data sets they are made from.
+#: Averages of embeddings, and the data sets they are made from.
 AVERAGES = {"Tiny-ImageNet-200, averages": "tiny-imagenet", "CIFAR-10 by CLIP, averages": "cifar10"}
-MIXTURES = {"CIFAR-10 by CLIP, mixtures": "cifar10", "ImageNette, mixtures": "imagenette"}
-#: Penalties of the logistic regression of labels; the best one on the *validation* pictures is reported.
-PENALTIES = (1.0, 10.0, 100.0)
 
 
 @dataclass(frozen=True)
 class Config:
-    """Pictures per seed: averages of two embeddings, mosaics of two photos, and mixtures of one to three embeddings."""
+    """Pictures per seed: averages of two embeddings, and mosaics of two photos."""
 
     seeds: tuple[int, ...] = (0, 1, 2)
     n_averages: int = 500
     n_mosaics: int = 150
-    n_mixtures: int = 400
-    data: tuple[str, ...] = (MOSAICS, *AVERAGES, *MIXTURES)
+    data: tuple[str, ...] = (MOSAICS, *AVERAGES)
 
 
 def cells(config: Config, task: None) -> Iterator[Cell]:
     for data in config.data:
         for seed in config.seeds:
-            for label in MULTILABEL if data in MIXTURES else LABELS:
+            for label in LABELS:
                 yield {"data": data, "label": label, "seed": seed}
 
 
 def measure(config: Config, task: None, cell: Cell) -> Iterator[Row]:
-    """Measure the share of pictures whose two classes, and no others, are found; for mixtures, the F1 of the labels."""
+    """Measure the share of pictures whose two classes, and no others, are found."""
     data, seed = cell["data"], cell["seed"]
-    if data in MIXTURES:
-        right, more = _labels(config, BUNDLED[MIXTURES[data]](), seed, cell["label"])
-        yield {**cell, "example_f1": float(right.mean()), **more, "n": len(right), OF_IMAGES: _kept(right)}
-        return
     X, pairs = _mosaics(config.n_mosaics, seed) if data == MOSAICS else _averages(config.n_averages, seed, data)
     name = "imagenette" if data == MOSAICS else AVERAGES[data]
     classes = _classes(name, X, cell["label"])
@@ -161,45 +150,12 @@ def _photos() -> Array:
     return np.concatenate([encoder.encode_images(np.stack(pixels[i : i + 16])) for i in range(0, len(pixels), 16)])
 
 
-def _labels(config: Config, task: Task, seed: int, label: str) -> tuple[Array, Row]:
-    """Return the F1 of each mixture's labels, and the mean average precision over labels."""
-    rng, classes = np.random.default_rng(seed), np.unique(task.y)
-    (X, Y), (X_val, Y_val) = (
-        _mixtures(X, y, classes, config.n_mixtures, rng) for X, y in ((task.X, task.y), (task.X_val, task.y_val))
-    )
-    tried = []
-    if label == "ours":
-        model = MultiLabelHCEP(task.hierarchy, labels=[str(c) for c in classes]).fit(X, Y)
-        tried.append((model.predict(X_val) > 0, model.label_scores(X_val)))
-    for penalty in () if label == "ours" else PENALTIES:
-        probe = OneVsRestClassifier(LogisticRegression(C=penalty, max_iter=2000)).fit(X, Y)
-        tried.append((probe.predict(X_val) > 0, probe.decision_function(X_val)))
-    scored = [(example_f1(Y_val > 0, guessed), float(average_precision_score(Y_val, s))) for guessed, s in tried]
-    best, precision = max(scored, key=lambda one: float(one[0].mean()))
-    return best, {"average_precision": precision}
-
-
-def example_f1(truth: NDArray[np.bool_], predicted: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the F1 of the labels of each picture."""
-    return np.asarray(2.0 * (truth & predicted).sum(axis=1) / (truth.sum(axis=1) + predicted.sum(axis=1)))
-
-
-def _mixtures(X: Array, y: Array, classes: Array, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Return means of one to three embeddings of different classes, and their labels."""
-    rows, truth = [], np.zeros((n, len(classes)), dtype=int)
-    for labels in truth:
-        chosen = rng.choice(len(classes), rng.integers(1, 4), replace=False)
-        labels[chosen] = 1
-        rows.append(X[[rng.choice(np.flatnonzero(y == classes[c])) for c in chosen]].mean(axis=0))
-    return np.array(rows), truth
-
-
 def draw(rows: list[Row]) -> Figure:
     groups = by_data(rows)
     figure = canvas(7, 1.7 * len(groups) + 0.5)
     panels = figure.subplots(len(groups), squeeze=False)[:, 0]
     for (data, group), axes in zip(groups.items(), panels, strict=True):
-        bars(axes, group, "both" if "both" in group[0] else "example_f1")
+        bars(axes, group, "both")
         axes.set_title(data)
     return figure
 
@@ -207,9 +163,6 @@ def draw(rows: list[Row]) -> Figure:
 @verdicts_by_data
 def verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
     """Compare ours with the other ways to find two classes, and check pictures of one object."""
-    if data in MIXTURES:
-        yield from ahead(rows, data, MULTILABEL[0], MULTILABEL[1:], "example_f1")
-        return
     for other in (SINGLES, PROBE, FLAT, LASSO):
         yield from ahead(rows, data, OURS, [other], "both")
     alone = mean_of(rows, AUTO, "one_of_one")
@@ -220,9 +173,7 @@ def verdicts(data: str, rows: list[Row]) -> Iterator[Verdict]:
 
 @table_by_data
 def table(data: str, rows: list[Row]) -> str:
-    """Return tables of the classes found by each method, of the decisions of "auto", and of the labels of mixtures."""
-    if data in MIXTURES:
-        return f"{data} of one to three, labels:\n\n{by_metric(rows, ('example_f1', 'average_precision'))}\n"
+    """Return tables of the classes found by each method, and of the decisions of "auto"."""
     means = [mean_of(rows, AUTO, metric) for metric in ("several", "both", "one_of_one")]
     auto = [(data, *("" if mean is None else number(mean) for mean in means))]
     heads = ("auto", "says several", "both right", "one object: one path")
@@ -230,5 +181,5 @@ def table(data: str, rows: list[Row]) -> str:
     return f"{data}, both classes found and no other:\n\n{both}\n{markdown(heads, auto)}\n"
 
 
-SMOKE = Config(seeds=(0,), n_averages=30, n_mosaics=2, n_mixtures=60, data=(MOSAICS, *list(AVERAGES)[-1:]))
+SMOKE = Config(seeds=(0,), n_averages=30, n_mosaics=2, data=(MOSAICS, *list(AVERAGES)[-1:]))
 EXPERIMENT = described("several", cells, measure, draw, verdicts, table, Config(), SMOKE)

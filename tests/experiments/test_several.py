@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from experiments.several import AUTO, AVERAGES, EXPERIMENT, LABELS, MIXTURES, OURS, SINGLES, Config, cells, measure
+from experiments.several import AUTO, AVERAGES, EXPERIMENT, LABELS, MOSAICS, OURS, SINGLES, Config, cells, measure
 from experiments.tasks import SHARED
 from tests.conftest import shared_file
 
@@ -9,8 +9,8 @@ CIFAR = "CIFAR-10 by CLIP, averages"
 
 
 def test_a_cell_per_picture_draw_and_method():
-    found = list(cells(Config(seeds=(0, 1), data=(CIFAR, *MIXTURES)), None))
-    assert len(found) == 2 * (len(LABELS) + 2 * len(MIXTURES))
+    found = list(cells(Config(seeds=(0, 1), data=(CIFAR, MOSAICS)), None))
+    assert len(found) == 2 * 2 * len(LABELS)
     assert CIFAR in AVERAGES
 
 

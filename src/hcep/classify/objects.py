@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from hcep.classify.left_out import spread
 from hcep.classify.path_model import PathModel
 from hcep.dictionary import ConceptDictionary
-from hcep.pursuit.several import MAX_PATHS, Stopping, search_several
+from hcep.pursuit.several import Stopping, search_several
 
 #: Share of images with one object that may be taken for several.
 FALSE_ALARMS = 0.03
@@ -45,48 +45,13 @@ def stopping_rule(model: PathModel, images: NDArray[Any], index: NDArray[np.intp
     (gains, left), (mixed_gains, mixed_left) = (
         tuple(np.concatenate([fold[k][part] for fold in folds]) for part in (0, 1)) for k in (0, 1)
     )
-    tried = []
-    for slope in _slopes(gains[:, 0], left):
-        one, two = gains[:, 0] - slope * left, mixed_gains[:, 0] - slope * mixed_left
+    unit, tried = float(gains.std() / max(left.std(), 1e-12)), []
+    for slope in SLOPES:
+        one, two = gains - unit * slope * left, mixed_gains - unit * slope * mixed_left
         thresholds = np.quantile(one, [1.0 - FALSE_ALARMS * scale for scale in (0.5, 1.0, 2.0)])
-        tried.append((float(np.mean(two > thresholds[:, None])), -slope, float(thresholds[1])))
+        tried.append((float(np.mean(two > thresholds[:, None])), -unit * slope, float(thresholds[1])))
     _, slope, intercept = max(tried)
     return Stopping(intercept, -slope)
-
-
-def counted_rule(
-    model: PathModel, objects: NDArray[Any], index: NDArray[np.intp], image: NDArray[np.intp], X: NDArray[Any]
-) -> Stopping | None:
-    """The rule that best counts the objects of images X that are held out of the means; None if too few are known.
-
-    Parameters
-    ----------
-    model : fitted on the objects
-    objects, index : as the images and classes of `stopping_rule`, one for each object
-    image : (n_objects,) array; the row of X that each object is in
-    X : (n_images, n_dims) array; raw
-    """
-    n_objects = np.bincount(image, minlength=len(X))
-    held_out = spread(np.flatnonzero(n_objects > 0)[1::3], MOST)
-    several = n_objects[held_out] > 1
-    if min(several.sum(), (~several).sum()) < FEWEST // 4 or not model.options.anchor > 0.0:
-        return None
-    dictionary = _without(model, objects, index, np.flatnonzero(np.isin(image, held_out)))
-    gains, unexplained = _gains(model, dictionary, X[held_out], int(min(n_objects.max() + 1, MAX_PATHS)))
-    tried = []
-    for slope in _slopes(gains[~several, 0], unexplained[~several]):
-        for intercept in np.quantile(gains[:, 0] - slope * unexplained, np.linspace(0.0, 1.0, 41)).tolist():
-            needed = (intercept + slope * unexplained)[:, None]
-            goes_on = gains > np.where(np.arange(gains.shape[1]) == 0, needed, np.maximum(needed, 0.0))
-            n_paths = 1 + np.cumprod(goes_on, axis=1).sum(axis=1)
-            tried.append((float(np.abs(n_paths - n_objects[held_out]).mean()), slope, intercept))
-    _, slope, intercept = min(tried)
-    return Stopping(intercept, slope)
-
-
-def _slopes(gains: NDArray[np.float64], unexplained: NDArray[np.float64]) -> list[float]:
-    unit = float(gains.std() / max(unexplained.std(), 1e-12))
-    return [unit * slope for slope in SLOPES]
 
 
 def _folds(model: PathModel, images: NDArray[Any], index: NDArray[np.intp]) -> list[NDArray[np.intp]]:
@@ -136,11 +101,11 @@ def _without(
 
 
 def _gains(
-    model: PathModel, dictionary: ConceptDictionary, images: NDArray[Any], n_paths: int = 2
+    model: PathModel, dictionary: ConceptDictionary, images: NDArray[Any]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The share of the objective that each further path removes, and the share of each image that one path leaves."""
-    objectives = search_several(images, dictionary, replace(model.options, beam_width=None), n_paths).objectives
+    """The share of the objective that a second path removes, and the share of the image that one path leaves."""
+    objectives = search_several(images, dictionary, replace(model.options, beam_width=None), 2).objectives
     x = dictionary.embed(images)
     square = np.maximum(np.einsum("ij,ij->i", x, x, dtype=np.float64), 1e-300)
-    gains = 1.0 - objectives[:, 1:] / np.maximum(objectives[:, :-1], 1e-300)
+    gains = 1.0 - objectives[:, 1] / np.maximum(objectives[:, 0], 1e-300)
     return np.where(np.isnan(gains), -1.0, gains), objectives[:, 0] / square
