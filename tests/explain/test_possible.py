@@ -194,7 +194,9 @@ def test_the_command_says_that_nothing_is_promised(model_folder: Path, tmp_path:
     )
     rows = list(csv.DictReader((tmp_path / "o.csv").read_text(encoding="utf-8").splitlines()))
     assert {row["class"] for row in rows} <= {"cat", "dog"}
-    run("model", "calibrate", model_folder, tmp_path / "val.npz", "--only", allowed)
+    said, notes = run("model", "calibrate", model_folder, tmp_path / "val.npz", "--only", allowed)
+    assert "calibrated on 60 images" in said
+    assert "60 of 120 images are of classes that are not in the list" in notes
     assert "no accuracy is promised" not in run(*words, "--overwrite")[1]
     other = " ".join(run(*words[:3], "-o", tmp_path / "o.csv", "--overwrite")[1].split())
     assert "no accuracy is promised: the photos used for calibration were answered with the list of 'animal'" in other
@@ -216,6 +218,8 @@ def test_roll_up_and_its_tables_take_the_list_and_calibrate_under_it(tmp_path: P
     assert answers.class_index.tolist() == [2, 2]
     held_out = calibrate_levels(np.repeat(scores, 60, axis=0), ["cat"] * 120, TREE, classes=CLASSES, only=allowed)
     assert len(held_out) == 120
+    with_others = ["cat", "bus"] * 60  # a bus is not possible here
+    assert len(calibrate_levels(np.repeat(scores, 60, axis=0), with_others, TREE, classes=CLASSES, only=allowed)) == 60
     rows = "".join(f"{i},cat,{','.join(map(str, scores[i % 2]))}\n" for i in range(120))
     table = write(tmp_path / "scores.csv", f"image,label,{','.join(CLASSES)}\n{rows}")
     checklist = write(tmp_path / "l.txt", "pet\ncar\n")
@@ -223,6 +227,11 @@ def test_roll_up_and_its_tables_take_the_list_and_calibrate_under_it(tmp_path: P
     assert result.promise is not None
     expected = roll_up(scores, TREE, classes=CLASSES, only=allowed, calibration=held_out).answer.tolist()
     assert [row["answer"] for row in json.loads((tmp_path / "o.json").read_text())[:2]] == expected
+    write(table, table.read_text(encoding="utf-8").replace("\n7,cat,", "\n7,bus,"))
+    notes: list[str] = []
+    result = roll_up_table(table, tmp_path / "o.json", TREE, only=checklist, labels="label", on_note=notes.append)
+    assert notes == ["1 of 120 labelled images are of classes that --only excludes"]
+    assert "119 held-out ones" in str(result.promise)
 
 
 def test_predictions_by_group_are_one_row_each_and_calibrated_by_group(model_folder: Path, tmp_path: Path) -> None:  # noqa: F811

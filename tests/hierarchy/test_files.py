@@ -77,7 +77,7 @@ def test_unknown_name_and_the_wrong_direction(tmp_path, pets):
 def test_unknown_option(tmp_path, pets):
     write_hierarchy(pets, tmp_path / "h.txt")
     with pytest.raises(
-        HierarchyError, match=r"'outline' does not have the option 'repeat'; .* Near matches: 'repeated'"
+        HierarchyError, match=r"'outline' does not have the option 'repeat'; .*\. Near matches: 'repeated'"
     ):
         read_hierarchy(tmp_path / "h.txt", repeat="merge")
     with pytest.raises(HierarchyError, match=r"repeated must be 'raise', 'merge' or 'qualify', got 'merg'"):

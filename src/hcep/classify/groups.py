@@ -48,11 +48,17 @@ def combine_photos(probabilities: ArrayLike, groups: Sequence[str]) -> tuple[lis
             f"groups must have one entry per row of probabilities; got {len(groups):,} for shape {values.shape}"
         )
     names, own = _numbered(groups)
-    sums = np.zeros((len(names), values.shape[1] + 1))
-    np.add.at(sums, own, log_evidence(values))
-    possible = np.zeros(sums.shape, dtype=bool)
-    np.logical_or.at(possible, own, with_rest(values) > 0.0)
-    return names, from_log_evidence(sums / np.bincount(own)[:, None], possible)
+    rest = np.maximum(1.0 - values.sum(axis=1, keepdims=True), 0.0)
+    # A class that a short list leaves out may have its share of what is unassigned, the last column.
+    least = np.maximum(rest / max(1, values.shape[1]), FLOOR)
+    values = np.hstack([values, np.where(rest < 1e-9, 0.0, rest)])
+    sums, possible = np.zeros((len(names), values.shape[1])), np.zeros((len(names), values.shape[1]), dtype=bool)
+    np.add.at(sums, own, np.log(np.maximum(values, least)))
+    np.logical_or.at(possible, own, values > 0.0)
+    means = sums / np.bincount(own)[:, None]
+    odds = np.where(possible, np.exp(means - means.max(axis=1, keepdims=True)), 0.0)
+    total = odds.sum(axis=1, keepdims=True)
+    return names, (odds / np.where(total > 0.0, total, 1.0))[:, :-1]
 
 
 def _numbered(groups: Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
@@ -110,24 +116,3 @@ def infer_groups(
     through = PathLimits.through(model.hierarchy, routes, which.ravel())
     inference = model.infer(images[rows], n_best=n_best, explained=True, limits=through)
     return GroupInference(names, rows, replace(inference, probabilities=combined, class_index=index))
-
-
-def log_evidence(probabilities: Floats) -> Floats:
-    """Log probabilities of the classes and, last, of what is unassigned, (n_images, n_classes + 1)."""
-    values = with_rest(probabilities)
-    # A class that a short list leaves out may have its share of what is unassigned.
-    least = np.maximum(values[:, -1:] / max(1, probabilities.shape[1]), FLOOR)
-    return np.asarray(np.log(np.maximum(values, least)))
-
-
-def from_log_evidence(means: Floats, possible: NDArray[np.bool_]) -> Floats:
-    """Probabilities of classes from mean log probabilities; 0 for classes that no photo finds possible."""
-    odds = np.where(possible, np.exp(means - means.max(axis=1, keepdims=True)), 0.0)
-    total = odds.sum(axis=1, keepdims=True)
-    return np.asarray((odds / np.where(total > 0.0, total, 1.0))[:, :-1])
-
-
-def with_rest(probabilities: Floats) -> Floats:
-    """Probabilities of the classes and, last, what is unassigned, (n_images, n_classes + 1)."""
-    rest = np.maximum(1.0 - probabilities.sum(axis=1, keepdims=True), 0.0)
-    return np.hstack([probabilities, np.where(rest < 1e-9, 0.0, rest)])

@@ -404,7 +404,7 @@ def calibrate_levels(
     Parameters
     ----------
     probabilities, hierarchy, classes, temperature, only : as for `roll_up`
-    labels : the class of each image, by id or name
+    labels : the class of each image, by id or name; images of classes that are not possible are ignored
     """
     levels, values = _read(probabilities, hierarchy, classes, temperature, only)
     if len(labels) != len(values):
@@ -412,6 +412,9 @@ def calibrate_levels(
             f"labels must have one entry for each of {len(values):,} rows of probabilities; got {len(labels):,}"
         )
     own = class_indices(levels, labels)
+    if len(only):
+        is_listed = levels.possible(only)[own]
+        values, own = values[is_listed], own[is_listed]
     return levels.held_out(values, np.argmax(values, axis=1), own)
 
 

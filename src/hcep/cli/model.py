@@ -183,17 +183,21 @@ def calibrate(
     if not used.all():
         tell(f"{(~used).sum():,} of {len(used):,} images are training images of the model and are ignored")
     X, y = images.X[used], images.y[used]
-    exact = np.isin(y, models.read_model(model).classes.astype(str))
+    saved = models.read_model(model)
+    exact = np.isin(y, saved.classes.astype(str))
     if not exact.all():
         tell(f"{(~exact).sum():,} of {len(exact):,} images are not labelled with a class and cannot be used")
     options: dict[str, Any] = {}
-    if group is not None:
-        options["groups"] = group_values(data, group, images.image_ids.tolist())[used].tolist()
     if only is not None:
-        options["only"] = read_possible(only, models.read_model(model).hierarchy, tell).same_everywhere()
+        options["only"] = read_possible(only, saved.hierarchy, tell).same_everywhere()
+        listed = np.isin(y, saved.classes[saved.path_model.levels.possible(options["only"])].astype(str))
+        if (exact & ~listed).any():
+            tell(f"{(exact & ~listed).sum():,} of {len(exact):,} images are of classes that are not in the list")
+        exact &= listed
     what = f"calibrated on {exact.sum():,} images of {images.source}"
     if group is not None:
-        what += f", in {len(set(options['groups'])):,} groups"
+        options["groups"] = group_values(data, group, images.image_ids.tolist())[used].tolist()
+        what += f", in {len(set(np.array(options['groups'])[exact])):,} groups"
     if only is not None:
         what += f", with the list {only.name}"
 

@@ -8,7 +8,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hcep._files import read_csv, replacing
-from hcep.classify.groups import from_log_evidence, log_evidence, with_rest
+from hcep.classify.groups import combine_photos
 from hcep.classify.right_level import (
     ROUNDING,
     SURE,
@@ -45,6 +47,8 @@ from hcep.hierarchy import Hierarchy
 Floats = NDArray[np.float64]
 #: A block of a table: the ids of its images, and their scores, (n_images, n_classes).
 Block = tuple[list[str], Floats]
+#: Which classes are possible for the image or group of an id, (n_classes,).
+Mask = Callable[[str], NDArray[np.bool_]]
 #: Usual names of the column of ids; the columns of a table with one row per image and class.
 IDS = ("id", "image", "image_id", "file", "file_name", "filename", "filepath", "path")
 CLASS, SCORES = ("class", "label", "species", "classification"), ("score", "probability", "confidence")
@@ -120,12 +124,12 @@ def roll_up_table(
     at_rank = None if rank is None else tree.find_rank(rank)
     classes = table.classes if table.is_wide else _with_leaves(table, tree)
     levels = _known_levels(table, tree, classes)
-    possible = None if only is None else read_possible(only, tree, on_note)
-    read = partial(_probabilities, table, classes, temperature, levels, possible)
+    mask = None if only is None else _class_masks(read_possible(only, tree, on_note), levels)
+    read = partial(_probabilities, table, classes, temperature, mask)
     held_out = None
     if labels is not None:
         known = read_image_labels(Path(labels)) if is_file else table.labels()
-        held_out = _calibrated(table, levels, read(), known, on_note)
+        held_out = _calibrated(table, levels, read(), known, mask, on_note)
         if promise(sure, held_out) is None:
             on_note(f"{len(held_out):,} labelled images are too few to promise {sure:g}")
     n_images = n_answered = n_classes = n_short = 0
@@ -193,9 +197,13 @@ def _calibrated(
     levels: Levels,
     blocks: Iterator[Block],
     labels: dict[str, str],
+    mask: Mask | None,
     on_note: Callable[[str], object],
 ) -> HeldOutLevels:
-    """What the labelled images of a table say about its answers; only their rows are kept in memory."""
+    """What the labelled images of a table say about its answers; only their rows are kept in memory.
+
+    An image that is labelled with a class that is not possible for it is ignored.
+    """
     rows: dict[str, Floats] = {}
     for ids, values in blocks:
         for i, key in enumerate(ids):
@@ -215,64 +223,45 @@ def _calibrated(
         own = class_indices(levels, [labels[key] for key in rows])
     except HCEPError as error:
         raise HCEPError(f"--labels: {error}") from None
-    values = np.array(list(rows.values()))
-    return levels.held_out(values, np.argmax(values, axis=1), own)
+    values, listed = np.array(list(rows.values())), np.ones(len(own), dtype=bool)
+    if mask is not None:
+        listed = np.array([mask(key)[c] for key, c in zip(rows, own.tolist(), strict=True)])
+    if not listed.all():
+        on_note(f"{(~listed).sum():,} of {len(own):,} labelled images are of classes that --only excludes")
+    return levels.held_out(values[listed], np.argmax(values[listed], axis=1), own[listed])
+
+
+def _class_masks(possible: Possible, levels: Levels) -> Mask:
+    of_list = cache(levels.possible)
+    return lambda key: of_list(possible.of(key))
 
 
 def _probabilities(
-    table: ScoreFile, classes: Sequence[str], temperature: float | None, levels: Levels, possible: Possible | None
+    table: ScoreFile, classes: Sequence[str], temperature: float | None, mask: Mask | None
 ) -> Iterator[Block]:
-    """Blocks of checked probabilities of the classes, among those that are possible, by image or by group."""
-    blocks = _possible(table, classes, temperature, levels, possible)
-    return blocks if table.group is None else _combined(table, blocks, len(classes))
+    """Blocks of checked probabilities, by image or by group, among the classes that are possible for each."""
+    blocks = _checked(table, classes, temperature)
+    if mask is not None:
+        blocks = ((ids, among(values, np.array(list(map(mask, ids))))) for ids, values in blocks)
+    return blocks if table.group is None else _by_group(table, blocks, max(1, IN_MEMORY // len(classes)))
 
 
-def _combined(table: ScoreFile, blocks: Iterator[Block], n_classes: int) -> Iterator[Block]:
+def _by_group(table: ScoreFile, blocks: Iterator[Block], n_groups: int) -> Iterator[Block]:
     """Blocks of the probabilities of groups, whose photos follow each other."""
-    n_rows = max(1, IN_MEMORY // n_classes)
-    ids: list[str] = []
-    groups: list[tuple[Floats, NDArray[np.bool_], int]] = []
+    photos = ((key, row) for keys, values in blocks for key, row in zip(keys, values, strict=True))
+    groups = ((key, [row for _, row in run]) for key, run in groupby(photos, itemgetter(0)))
     seen: set[int] = set()  # hashes, which need less memory than ids
-    for keys, values in blocks:
-        evidence = log_evidence(values)
-        possible = with_rest(values) > 0.0
-        for i, key in enumerate(keys):
+    while some := list(islice(groups, n_groups)):
+        for key, _ in some:
             if not key:
                 raise HCEPError(
                     f"{table.name}: column {quote(table.group)} has an empty cell; give every photo a group"
                 )
-            if ids and key == ids[-1]:
-                sums, some, n = groups[-1]
-                groups[-1] = (sums + evidence[i], some | possible[i], n + 1)
-                continue
             if hash(key) in seen:
                 raise HCEPError(f"{table.name}: the rows of group {quote(key)} are not consecutive; sort the table")
             seen.add(hash(key))
-            if len(ids) >= n_rows:
-                yield ids, _of_groups(groups)
-                ids, groups = [], []
-            ids.append(key)
-            groups.append((evidence[i], possible[i], 1))
-    if ids:
-        yield ids, _of_groups(groups)
-
-
-def _of_groups(groups: list[tuple[Floats, NDArray[np.bool_], int]]) -> Floats:
-    means = np.array([sums / n for sums, _, n in groups])
-    return from_log_evidence(means, np.array([some for _, some, _ in groups]))
-
-
-def _possible(
-    table: ScoreFile, classes: Sequence[str], temperature: float | None, levels: Levels, possible: Possible | None
-) -> Iterator[Block]:
-    masks: dict[tuple[str, ...], NDArray[np.bool_]] = {}
-    for ids, values in _checked(table, classes, temperature):
-        if possible is None:
-            yield ids, values
-            continue
-        lists = [possible.of(key) for key in ids]
-        masks |= {names: levels.possible(names) for names in set(lists) if names not in masks}
-        yield ids, among(values, np.array([masks[names] for names in lists]))
+        rows, keys = [row for _, run in some for row in run], [key for key, run in some for _ in run]
+        yield combine_photos(np.array(rows), keys)
 
 
 def _checked(table: ScoreFile, classes: Sequence[str], temperature: float | None) -> Iterator[Block]:

@@ -118,7 +118,7 @@ def check_options(known: Format, options: dict[str, Any]) -> None:
     takes = known.options() if options else ()
     for name in options:
         if name not in takes:
-            offered = quoted([*takes, *ALWAYS], 9) + near_matches(name, (*takes, *ALWAYS))
+            offered = f"{quoted([*takes, *ALWAYS], 9)}.{near_matches(name, (*takes, *ALWAYS))}"
             raise HierarchyError(
                 f"format {quote(known.name)} does not have the option {quote(name)}; its options are {offered}"
             )
