@@ -92,30 +92,20 @@ class NoTreeClassifier(HCEPClassifier):
 #: The Euclidean metric of class means, as published.
 PLAIN: dict[str, Any] = {"shrinkage": None, "power": 1.0, "refine": False}
 _ON_CODES = partial(HCEPClassifier, head="logistic", **PLAIN, anchor=0.0)
-_PUBLISHED = ("omp", "hier-omp", "hb-omp", "cbm", "nn", "hnn")
-_TABLE = (
-    ("hier-omp", "Hierarchical OMP", partial(_ON_CODES, beam_width=1),
-     "The paper's pursuit with a beam of 1, with a linear head."),
-    ("exact", "Exact", partial(_ON_CODES, beam_width=None),
-     "The best of all rooted paths by the paper's objective, with a linear head."),
-    ("signed", "Exact, signed", partial(_ON_CODES, beam_width=None, signed=True),
-     "The best of the paths whose new coefficients are positive, with a linear head."),
-    ("anchored", "Anchored", partial(HCEPClassifier, **PLAIN),
-     "All rooted paths, with coefficients drawn to 1, in the Euclidean metric; the class is the leaf."),
-    ("no-tree", "HCEP without a tree", NoTreeClassifier, "Ours with every class below the root: a control."),
-    ("cbm", "CBM", CBMClassifier, "A supervised predictor of every synset on the embeddings, with a linear head."),
-    ("nn-lasso", "Non-negative lasso", NonNegativeLassoClassifier,
-     "The lasso with coefficients of at least 0 over all atoms, with a linear head."),
-    ("basis-pursuit", "Basis pursuit", BasisPursuitClassifier, "The lasso over all atoms, with a linear head."),
-    ("tree-l1", "Tree l1", TreeLassoClassifier,
-     "The tree-structured l1 of Jenatton et al., where each subtree is a group, with a linear head."),
-    ("splice", "SpLiCE", SpLiCEClassifier, "A non-negative lasso over the words of a vocabulary, with a linear head."),
-    ("ip-omp", "IP-OMP", IPOMPClassifier,
-     "Orthogonal matching pursuit over words with the normalised rule, with a linear head."),
-)  # fmt: skip
-_ALL = OF_THE_PACKAGE | {
-    name: Method(name, label, text, name in _PUBLISHED, make) for name, label, make, text in _TABLE
-}
+_OWN = (
+    ("hier-omp", "Hierarchical OMP", partial(_ON_CODES, beam_width=1)),
+    ("exact", "Exact", partial(_ON_CODES, beam_width=None)),
+    ("signed", "Exact, signed", partial(_ON_CODES, beam_width=None, signed=True)),
+    ("anchored", "Anchored", partial(HCEPClassifier, **PLAIN)),
+    ("no-tree", "HCEP without a tree", NoTreeClassifier),
+    ("cbm", "CBM", CBMClassifier),
+    ("nn-lasso", "Non-negative lasso", NonNegativeLassoClassifier),
+    ("basis-pursuit", "Basis pursuit", BasisPursuitClassifier),
+    ("tree-l1", "Tree l1", TreeLassoClassifier),
+    ("splice", "SpLiCE", SpLiCEClassifier),
+    ("ip-omp", "IP-OMP", IPOMPClassifier),
+)
+_ALL = OF_THE_PACKAGE | {name: Method(name, label, make) for name, label, make in _OWN}
 _ORDER = """
 omp hier-omp hb-omp exact signed anchored hcep no-tree nearest-mean cbm nn hnn linear-probe lda nn-lasso basis-pursuit
 tree-l1 splice ip-omp

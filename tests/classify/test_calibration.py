@@ -132,17 +132,14 @@ def test_a_concept_has_the_probability_of_its_classes_each_counted_once() -> Non
 
 
 @pytest.mark.parametrize("head", ["path", "logistic"])
-def test_probabilities_of_a_level_add_up(head: str) -> None:
+def test_probabilities_of_children_add_up_to_that_of_their_parent(head: str) -> None:
     uneven = Hierarchy.from_edges([("r", "car"), ("r", "animal"), ("animal", "cat"), ("animal", "dog")])
     model = HCEPClassifier(uneven, head=head).fit(*draw(("car", "cat", "dog"), 6))
     X, _ = draw(("car", "cat", "dog"), 3, 2.0, seed=1)
-    assert model.concepts_at(1) == ["car", "animal"]
-    assert model.concepts_at(2) == ["car", "cat", "dog"]
-    np.testing.assert_allclose(model.predict_proba(X, level=1).sum(axis=1), 1.0)
-    np.testing.assert_allclose(model.predict_proba(X, level=2), model.predict_proba(X))
-    np.testing.assert_allclose(model.predict_proba(X, level=1)[:, 0], model.predict_proba(X)[:, 0])
-    with pytest.raises(HCEPError, match="level must be between 1 and 2, the depth of the hierarchy; got 3"):
-        model.predict_proba(X, level=3)
+    of = dict(zip(model.hierarchy_.ids, model.node_probabilities(X).T, strict=True))
+    np.testing.assert_allclose(of["r"], of["car"] + of["animal"])
+    np.testing.assert_allclose(of["animal"], of["cat"] + of["dog"])
+    np.testing.assert_allclose(np.column_stack([of["car"], of["cat"], of["dog"]]), model.predict_proba(X))
 
 
 @pytest.mark.parametrize("k", [1, 2, 4, 9])

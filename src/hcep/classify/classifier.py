@@ -491,7 +491,6 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
     def predict_proba(
         self,
         X: ArrayLike,
-        level: int | None = None,
         *,
         force: Concepts = (),
         forbid: Concepts = (),
@@ -505,25 +504,9 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         Parameters
         ----------
         X : (n_images, n_dims) array
-        level : the probabilities of the concepts at this level instead, in the order of `concepts_at`; in a tree they
-            add up to 1
         force, forbid, only : as for `infer`; the probabilities are then over the classes left
         """
-        if level is None:
-            return np.asarray(self._ask(X, lambda model, x: model.probabilities(x, model.limits(force, forbid, only))))
-        columns = [self.hierarchy_.index(concept) for concept in self.concepts_at(level)]
-        return np.asarray(self.node_probabilities(X, force=force, forbid=forbid, only=only)[:, columns])
-
-    def concepts_at(self, level: int) -> list[str]:
-        """Return the concepts at a level of the hierarchy, 1 below the root, and the classes that end above it."""
-        check_is_fitted(self, "dictionary_")
-        hierarchy = self.hierarchy_
-        if not 1 <= level <= hierarchy.depth:
-            raise HCEPError(
-                f"level must be between 1 and {hierarchy.depth}, the depth of the hierarchy; got {quote(level)}"
-            )
-        ends = np.isin(np.arange(len(hierarchy)), hierarchy.leaf_index) & (hierarchy.levels < level)
-        return [hierarchy.ids[i] for i in np.flatnonzero((hierarchy.levels == level) | ends)]
+        return np.asarray(self._ask(X, lambda model, x: model.probabilities(x, model.limits(force, forbid, only))))
 
     def node_probabilities(
         self, X: ArrayLike, *, force: Concepts = (), forbid: Concepts = (), only: Concepts = ()

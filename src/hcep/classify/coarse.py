@@ -415,8 +415,7 @@ def _share_of_class(counts: sparse.csr_array) -> sparse.csr_array:
 
 def _normalised(odds: Sequence[Floats], images: CoarseImages, habits: sparse.csr_array) -> sparse.csr_array:
     """Responsibilities of all images: the likely classes of each, adding up to 1."""
-    data, columns, counts = [], [], np.zeros(len(images), dtype=np.int64)
-    order = []
+    data, at, columns = [], [], []
     for k, ((rows, classes), scores) in enumerate(zip(images.by_label, odds, strict=True)):
         for part in blocks(0, len(rows), len(classes)):
             with np.errstate(divide="ignore"):
@@ -426,20 +425,12 @@ def _normalised(odds: Sequence[Floats], images: CoarseImages, habits: sparse.csr
             # The largest stays, however small it is: with many classes, all may be.
             values[(values < NEGLIGIBLE) & (values < values.max(axis=1, keepdims=True))] = 0.0
             values /= values.sum(axis=1, keepdims=True)
-            at, column = np.nonzero(values)
-            data.append(values[at, column])
+            row, column = np.nonzero(values)
+            data.append(values[row, column])
+            at.append(rows[part][row])
             columns.append(classes[column])
-            counts[rows[part]] = np.bincount(at, minlength=len(values))
-            order.append(rows[part])
-    in_order = sparse.csr_array(
-        (
-            np.concatenate(data),
-            np.concatenate(columns),
-            np.concatenate([[0], np.cumsum(counts[np.concatenate(order)])]),
-        ),
-        (len(images), images.sets.shape[1]),
-    )
-    return in_order[np.argsort(np.concatenate(order))]
+    place = np.concatenate(at), np.concatenate(columns)
+    return sparse.csr_array((np.concatenate(data), place), (len(images), images.sets.shape[1]))
 
 
 # -- fitting -------------------------------------------------------------------------------------------

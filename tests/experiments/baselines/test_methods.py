@@ -99,8 +99,6 @@ def test_the_registry_has_every_method_once() -> None:
     assert list(METHODS) == ALL
     assert all(method.name == name for name, method in METHODS.items())
     assert len({method.label for method in METHODS.values()}) == len(ALL)
-    assert [n for n, m in METHODS.items() if m.published] == ["omp", "hier-omp", "hb-omp", "cbm", "nn", "hnn"]
-    assert all(m.description.endswith(".") for m in METHODS.values())
 
 
 def test_only_hb_omp_takes_the_beam() -> None:
