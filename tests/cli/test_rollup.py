@@ -65,7 +65,7 @@ def test_a_terminal_shows_the_words_of_the_other_commands(tmp_path: Path, monkey
     monkeypatch.setenv("TERM", "dumb")
     rollup(tmp_path / "scores.csv", hierarchy=str(tmp_path / "tree.csv"))
     printed = capsys.readouterr()
-    assert "2 of them have no answer that is sure enough" in printed.err
+    assert "2 have no answer that is sure enough" in printed.err
     assert printed.out.splitlines() == [
         "a: Felidae, 95 % (perhaps Lynx lynx, 50 %)",
         "b: Vulpes vulpes, 96 %",
@@ -74,4 +74,4 @@ def test_a_terminal_shows_the_words_of_the_other_commands(tmp_path: Path, monkey
     ]
     (tmp_path / "scores.csv").write_text("image,Lynx lynx,Felis catus,Vulpes vulpes\n" + rows[:-8])
     rollup(tmp_path / "scores.csv", hierarchy=str(tmp_path / "tree.csv"))
-    assert "1 of them has no answer that is sure enough" in capsys.readouterr().err
+    assert "1 has no answer that is sure enough" in capsys.readouterr().err
