@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import hcep
-from hcep.pursuit import SearchOptions, search
+from hcep.pursuit import SearchOptions, search, search_several
 from hcep.pursuit.compiled import kernel_folder
 from hcep.pursuit.search import FEW
 
@@ -44,7 +44,7 @@ def main(part: str) -> None:
             search(images, d, SearchOptions(beam_width=2))
             search(images, d, SearchOptions(beam_width=None), n_best=2)
             hcep.omp(images, d)
-            hcep.hb_omp(images, d, anchor=0.3, n_paths=2)
+            search_several(images, d, SearchOptions(anchor=0.3), 2)
         else:
             hcep.hb_omp(images, d, beam_width=None)
             hcep.HCEPClassifier(tree).fit(images, y).predict_proba(images)

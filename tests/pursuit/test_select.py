@@ -85,7 +85,6 @@ def test_a_rule_may_be_compiled(pets_dictionary: ConceptDictionary) -> None:
     [
         ({"select": "best"}, "select must be 'cosine', 'gain' or a function of gains and shares; got 'best'"),
         ({"select": "gain", "beam_width": None}, "so it needs a beam_width"),
-        ({"select": "gain", "n_paths": 2, "anchor": 0.1}, "n_paths cannot be combined with trace, n_best or select"),
         ({"select": lambda gains, shares: shares}, "one number for each image and node"),
         ({"select": lambda gains, shares: gains * np.nan}, "with NaN"),
     ],

@@ -70,7 +70,8 @@ def test_a_wide_beam_finds_the_best_sum(dictionary, n_paths):
 
 def test_one_path_agrees_with_the_exact_search(dictionary):
     X = np.random.default_rng(2).normal(size=(30, 12))
-    one, plain = hb_omp(X, dictionary, anchor=0.3, n_paths=1), hb_omp(X, dictionary, anchor=0.3, beam_width=None)
+    one = search_several(X, dictionary, SearchOptions(anchor=0.3), 1)
+    plain = hb_omp(X, dictionary, anchor=0.3, beam_width=None)
     assert [paths[0] for paths in one.paths] == plain.paths
     np.testing.assert_allclose(one.codes.toarray(), plain.codes.toarray(), atol=1e-9)
     assert np.all(one.shares == 1.0)
@@ -78,7 +79,7 @@ def test_one_path_agrees_with_the_exact_search(dictionary):
 
 def test_the_mean_of_two_leaves_has_two_paths_and_a_leaf_has_one(pets_dictionary):
     cat, bus = (pets_dictionary.synset_embedding(name) for name in ("cat", "bus"))
-    result = hb_omp(np.array([0.6 * cat + 0.4 * bus, cat]), pets_dictionary, anchor=0.1, n_paths="auto")
+    result = search_several(np.array([0.6 * cat + 0.4 * bus, cat]), pets_dictionary, SearchOptions(anchor=0.1), "auto")
     assert result.paths == [[("animal", "cat"), ("vehicle", "bus")], [("animal", "cat")]]
     assert result.n_paths.tolist() == [2, 1]
     np.testing.assert_allclose(result.shares[0], [0.6, 0.4, 0.0, 0.0], atol=0.05)
@@ -88,7 +89,7 @@ def test_the_mean_of_two_leaves_has_two_paths_and_a_leaf_has_one(pets_dictionary
 
 
 def test_a_path_without_a_share_is_not_added(pets_dictionary):
-    result = hb_omp(pets_dictionary.leaf_embeddings, pets_dictionary, anchor=0.001, n_paths=3)
+    result = search_several(pets_dictionary.leaf_embeddings, pets_dictionary, SearchOptions(anchor=0.001), 3)
     assert result.shares[result.nodes >= 0].min() >= 0.05
     assert not result.shares[result.nodes < 0].any()
 
@@ -107,20 +108,20 @@ def test_a_stricter_rule_never_adds_a_path(pets_dictionary):
 
 def test_results_do_not_depend_on_threads_or_other_images(pets_dictionary):
     X = np.random.default_rng(3).normal(size=(300, 4))
-    one, two = (hb_omp(X, pets_dictionary, anchor=0.3, n_paths=2, n_jobs=n) for n in (1, 2))
+    one, two = (search_several(X, pets_dictionary, SearchOptions(anchor=0.3, n_jobs=n), 2) for n in (1, 2))
     assert np.array_equal(one.nodes, two.nodes)
-    alone = hb_omp(X[17:18], pets_dictionary, anchor=0.3, n_paths=2)
+    alone = search_several(X[17:18], pets_dictionary, SearchOptions(anchor=0.3), 2)
     assert np.array_equal(alone.nodes[0], one.nodes[17])
 
 
 def test_there_are_no_more_paths_than_classes():
     h = Hierarchy.from_edges([("thing", "cat"), ("thing", "dog")])
     d = ConceptDictionary.from_leaf_embeddings(h, {"cat": [1.0, 0.0], "dog": [0.0, 1.0]})
-    assert hb_omp([[0.5, 0.5]], d, anchor=0.3, n_paths=7).leaves == [("cat", "dog")]
+    assert search_several([[0.5, 0.5]], d, SearchOptions(anchor=0.3), 7).leaves == [("cat", "dog")]
 
 
 def test_a_zero_image_gives_finite_results(pets_dictionary):
-    result = hb_omp(np.zeros((1, 4)), pets_dictionary, anchor=0.3, n_paths="auto")
+    result = search_several(np.zeros((1, 4)), pets_dictionary, SearchOptions(anchor=0.3), "auto")
     assert np.isfinite(result.residual_norms).all()
     assert result.shares.sum() == pytest.approx(1.0)
 
@@ -128,22 +129,22 @@ def test_a_zero_image_gives_finite_results(pets_dictionary):
 def test_classes_with_equal_embeddings_are_not_two_objects():
     h = Hierarchy.from_edges([("thing", "cat"), ("thing", "tabby"), ("thing", "dog")])
     d = ConceptDictionary.from_leaf_embeddings(h, {"cat": [1.0, 0.0], "tabby": [1.0, 0.0], "dog": [0.0, 1.0]})
-    assert hb_omp([[0.5, 0.5]], d, anchor=0.3, n_paths=2).leaves == [("cat", "dog")]
+    assert search_several([[0.5, 0.5]], d, SearchOptions(anchor=0.3), 2).leaves == [("cat", "dog")]
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "n_paths", "message"),
     [
-        ({"anchor": 0.0, "n_paths": 2}, "n_paths needs an anchor above 0"),
-        ({"anchor": 0.3, "n_paths": 0}, "n_paths"),
-        ({"anchor": 0.3, "n_paths": "many"}, "n_paths must be 'auto' or a positive number"),
-        ({"anchor": 0.3, "n_paths": 2, "signed": True}, "cannot be combined with signed"),
-        ({"anchor": 0.3, "n_paths": 2, "n_best": 2}, "cannot be combined with trace, n_best or select"),
+        ({"anchor": 0.0}, 2, "n_paths needs an anchor above 0"),
+        ({"anchor": 0.3}, 0, "n_paths"),
+        ({"anchor": 0.3}, "many", "n_paths must be 'auto' or a positive number"),
+        ({"anchor": 0.3, "signed": True}, 2, "cannot be combined with signed"),
+        ({"anchor": 0.3, "select": "gain"}, 2, "cannot be combined with signed, tol, max_steps or select"),
     ],
 )
-def test_unsupported_options_are_rejected(pets_dictionary, options, message):
+def test_unsupported_options_are_rejected(pets_dictionary, options, n_paths, message):
     with pytest.raises(HCEPError, match=message):
-        hb_omp([[1.0, 0.0, 0.0, 0.0]], pets_dictionary, **options)
+        search_several([[1.0, 0.0, 0.0, 0.0]], pets_dictionary, SearchOptions(**options), n_paths)
 
 
 def test_auto_is_rejected_for_a_model_from_a_linear_head():
@@ -157,4 +158,4 @@ def test_auto_is_rejected_for_a_model_from_a_linear_head():
 
 def test_nan_is_rejected(pets_dictionary):
     with pytest.raises(HCEPError, match="NaN or infinite"):
-        hb_omp([[np.nan, 0.0, 0.0, 0.0]], pets_dictionary, anchor=0.3, n_paths=2)
+        search_several([[np.nan, 0.0, 0.0, 0.0]], pets_dictionary, SearchOptions(anchor=0.3), 2)

@@ -237,7 +237,7 @@ class PathProblem:
         deviations = xp.where(inside, coefficients - 1.0, 0.0)
         augmented = squares + self.anchor * _double(inside.sum(1))  # torch would round the product with integers
         left = augmented - (along * along + self.anchor * deviations * deviations).sum(1)
-        near = np.flatnonzero(_numpy(left <= CANCELLED[str(x.dtype).rsplit(".")[-1]] * augmented))
+        near = np.flatnonzero(as_numpy(left <= CANCELLED[str(x.dtype).rsplit(".")[-1]] * augmented))
         step = max(1, GATHERED // max(path.shape[1] * x.shape[1], 1))
         for rows in (near[start : start + step] for start in range(0, len(near), step)):
             atoms = _double(self.atoms[self.edges[xp.where(inside[rows], path[rows], 0)]])
@@ -326,7 +326,8 @@ def namespace(array: Array) -> Any:
     return np if isinstance(array, np.ndarray) else sys.modules["torch"]
 
 
-def _numpy(array: Array) -> NDArray[Any]:
+def as_numpy(array: Array) -> NDArray[Any]:
+    """Return an array or a tensor of any device as an array."""
     return array if isinstance(array, np.ndarray) else array.detach().cpu().numpy()
 
 

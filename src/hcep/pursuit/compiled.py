@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numba import config, njit
@@ -100,13 +100,6 @@ summing = cast(Callable[[F], F], njit(**INNER, fastmath={"reassoc"}))
 # -- hypotheses ----------------------------------------------------------------------------------------
 
 
-class Beam(NamedTuple):
-    """Hypotheses: the score of each, higher is better, and its node. Their number is stored separately."""
-
-    scores: Array
-    nodes: Array
-
-
 @piece
 def better(score_a: float, node_a: int, score_b: float, node_b: int) -> bool:
     """Return whether hypothesis a comes before b: the higher score first, then the lower node."""
@@ -174,33 +167,11 @@ def keep_best(scores: Array, nodes: Array, size: int, limit: int) -> int:
     """Move the `limit` best of `size` hypotheses to the front, unordered, and return how many there are."""
     if size <= limit:
         return size
-    low, high = ZERO, size - 1
-    while low < high:
-        # Hoare's selection with the median of three as pivot. The order is total, so the best set is unique.
-        middle = (low + high) // 2
-        if better(scores[middle], nodes[middle], scores[low], nodes[low]):
-            swap(scores, nodes, middle, low)
-        if better(scores[high], nodes[high], scores[low], nodes[low]):
-            swap(scores, nodes, high, low)
-        if better(scores[high], nodes[high], scores[middle], nodes[middle]):
-            swap(scores, nodes, high, middle)
-        pivot_score, pivot_node = scores[middle], nodes[middle]
-        i, j = low, high
-        while i <= j:
-            while better(scores[i], nodes[i], pivot_score, pivot_node):
-                i += 1
-            while better(pivot_score, pivot_node, scores[j], nodes[j]):
-                j -= 1
-            if i <= j:
-                swap(scores, nodes, i, j)
-                i += 1
-                j -= 1
-        if limit - 1 <= j:
-            high = j
-        elif limit - 1 >= i:
-            low = i
-        else:
-            break
+    make_heap(scores, nodes, limit)
+    for k in range(limit, size):
+        if better(scores[k], nodes[k], scores[0], nodes[0]):
+            swap(scores, nodes, k, ZERO)
+            sink(scores, nodes, ZERO, limit)
     return limit
 
 

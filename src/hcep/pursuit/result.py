@@ -12,6 +12,7 @@ from scipy import sparse
 
 from hcep._checks import html_table
 from hcep.dictionary import ConceptDictionary
+from hcep.dictionary.path_problem import as_numpy
 from hcep.hierarchy import PathTree
 
 Path = tuple[str, ...]
@@ -89,13 +90,13 @@ class PathResult:
     @cached_property
     def leaves(self) -> NDArray[np.str_]:
         """The id of the last synset of each path; the root for an empty path."""
-        tree = self.dictionary.hierarchy.path_tree
-        return np.array(self.dictionary.hierarchy.ids)[tree.synset[self.nodes]]
+        tree, ids = self.dictionary.hierarchy.path_tree, np.array(self.dictionary.hierarchy.ids)
+        return np.asarray(ids[tree.synset[as_numpy(self.nodes)]])
 
     @cached_property
     def paths(self) -> list[Path]:
         """The synset ids along each path, without the root."""
-        distinct, index = np.unique(self.nodes, return_inverse=True)
+        distinct, index = np.unique(as_numpy(self.nodes), return_inverse=True)
         paths = [path_of(self.dictionary, node) for node in distinct]
         return [paths[i] for i in index]
 

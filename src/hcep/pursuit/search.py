@@ -10,7 +10,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,9 +24,6 @@ from hcep.pursuit.blocks import BLOCK, FEW, block_size, for_blocks, n_threads
 from hcep.pursuit.limits import PathLimits
 from hcep.pursuit.result import PathResult, Trace, path_codes
 from hcep.pursuit.tables import LANES, Beams, Images, Rules, Tables
-
-if TYPE_CHECKING:
-    from hcep.pursuit.several import PathSums
 
 #: The number of paths whose coefficients are solved together.
 SOLVED = 8192
@@ -73,19 +70,6 @@ class SearchOptions:
         n_threads(self.n_jobs)
 
 
-@overload
-def hb_omp(
-    X: ArrayLike, dictionary: ConceptDictionary, *, beam_width: int | None = 8, max_steps: int | None = None,
-    tol: float = 0.0, signed: bool = False, anchor: float = 0.0, select: Select = "cosine",
-    n_best: int = 1, n_paths: None = None, trace: bool = False, progress: bool = False, n_jobs: int | None = None,
-) -> PathResult: ...  # fmt: skip
-@overload
-def hb_omp(
-    X: ArrayLike, dictionary: ConceptDictionary, *, beam_width: int | None = 8, max_steps: int | None = None,
-    tol: float = 0.0, signed: bool = False, anchor: float = 0.0, select: Select = "cosine",
-    n_best: int = 1, n_paths: int | Literal["auto"], trace: bool = False, progress: bool = False,
-    n_jobs: int | None = None,
-) -> PathSums: ...  # fmt: skip
 def hb_omp(
     X: ArrayLike,
     dictionary: ConceptDictionary,
@@ -97,11 +81,10 @@ def hb_omp(
     anchor: float = 0.0,
     select: Select = "cosine",
     n_best: int = 1,
-    n_paths: int | Literal["auto"] | None = None,
     trace: bool = False,
     progress: bool = False,
     n_jobs: int | None = None,
-) -> PathResult | PathSums:
+) -> PathResult:
     """Find the rooted path of concepts that best explains each image.
 
     Parameters
@@ -132,9 +115,6 @@ def hb_omp(
         ``dictionary.hierarchy.path_tree``. For tensors, both are tensors.
     n_best : int
         The number of hypotheses of the final beam to return for each image, including the answer.
-    n_paths : int or "auto", optional
-        Explain each image as a sum of up to this many paths, for pictures with several objects. This needs an anchor,
-        and `beam_width` is then the number of partial sums to keep. See `search_several`.
     trace : bool
         Keep the beam of every step; meant for a few images.
     progress : bool
@@ -145,7 +125,7 @@ def hb_omp(
     Returns
     -------
     PathResult
-        A `hcep.pursuit.tensors.TensorPathResult` if X is a tensor, or a `PathSums` if `n_paths` is set.
+        A `hcep.pursuit.tensors.TensorPathResult` if X is a tensor.
 
     Raises
     ------
@@ -184,12 +164,6 @@ def hb_omp(
     ([('animal', 'cat')], array([1. , 1.2]))
     """
     options = SearchOptions(beam_width, max_steps, tol, signed, anchor, n_jobs, select)
-    if n_paths is not None:
-        from hcep.pursuit.several import search_several
-
-        if trace or n_best != 1 or select != "cosine":
-            raise HCEPError("n_paths cannot be combined with trace, n_best or select")
-        return search_several(X, dictionary, options, n_paths, progress=progress)
     if "torch" in sys.modules and isinstance(X, sys.modules["torch"].Tensor):
         from hcep.pursuit.tensors import search_tensors
 
@@ -509,18 +483,12 @@ def leaf_objectives(problem: PathProblem, images: Images, tables: Tables, rules:
 
 
 def _leaf_scores(problem: PathProblem, images: Images, tables: Tables, rules: Rules, leaves: Any) -> NDArray[Any]:
-    if len(images.x) <= FEW:
+    if len(images.x) <= FEW or rules.signed or len(images.limit):
         values, state = problem.values(images.p), _states(images, tables)
         return np.asarray(problem.scores(values, signed=rules.signed, state=state)[leaves].T)
-    if not rules.signed and not len(images.limit):
-        label = np.full(problem.tree.n_nodes, -1)
-        label[leaves] = np.arange(len(leaves))
-        return score_labels(images.p, tables, rules.anchor, label, len(leaves))[0].T
-    from hcep.pursuit import search_kernel as kernels
-
-    out = np.empty((len(images.x), len(leaves)))
-    kernels.score_nodes(images, tables, rules, leaves, out)
-    return out
+    label = np.full(problem.tree.n_nodes, -1)
+    label[leaves] = np.arange(len(leaves))
+    return score_labels(images.p, tables, rules.anchor, label, len(leaves))[0].T
 
 
 def _solve(problem: PathProblem, images: Images, nodes: NDArray[np.int32], norms: NDArray[Any]) -> NDArray[np.float64]:

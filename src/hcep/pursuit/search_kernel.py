@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hcep.dictionary.path_problem import CLOSED, OPEN
-from hcep.pursuit.compiled import ZERO, Array, Beam, copy, dot, keep_best, kernel, offer, piece, sort_best_first
+from hcep.pursuit.compiled import ZERO, Array, copy, dot, keep_best, kernel, offer, piece, sort_best_first
 from hcep.pursuit.tables import LANES, Beams, Images, Rules, Tables
 
 
@@ -112,16 +112,6 @@ def search_all(images: Images, tables: Tables, rules: Rules, final_nodes: Array)
         copy(nodes, final_nodes[i], size)
 
 
-@kernel
-def score_nodes(images: Images, tables: Tables, rules: Rules, nodes: Array, out: Array) -> None:
-    """Write the scores of the paths to some nodes to `out` (n, n_nodes); -inf for a path that is not allowed."""
-    score = np.zeros(len(tables.parent))
-    for i in range(len(images.p)):
-        score_paths(i, images, tables, rules, score)
-        for k in range(len(nodes)):
-            out[i, k] = score[nodes[k]]
-
-
 # -- a beam --------------------------------------------------------------------------------------------
 
 
@@ -130,13 +120,11 @@ def extend_beams(images: Images, tables: Tables, rules: Rules, n_steps: int, bea
     """Extend the beams of all images by up to `n_steps` steps, as long as a hypothesis can be extended."""
     work, values = workspace(rules), np.zeros(len(tables.parent))
     for i in range(len(images.p)):
-        beam = Beam(beams.scores[i], beams.nodes[i])
         for _ in range(n_steps):
             if not beams.goes_on[i]:
                 break
-            look_up(images.p[i], beam.nodes, beams.sizes[i], tables, values)
-            size, goes_on = extend(i, beam, beams.sizes[i], values, ZERO, images, tables, rules, work)
-            beams.sizes[i], beams.goes_on[i] = size, goes_on
+            look_up(images.p[i], beams.nodes[i], beams.sizes[i], tables, values)
+            extend(i, beams, values, ZERO, images, tables, rules, work)
 
 
 @kernel
@@ -145,9 +133,7 @@ def extend_beams_lazily(images: Images, tables: Tables, rules: Rules, beams: Bea
     starts, work = np.zeros(len(images.x), np.int64), workspace(rules)
     values = multiply(images, beams.nodes, beams.sizes, tables, starts)
     for i in range(len(images.x)):
-        beam = Beam(beams.scores[i], beams.nodes[i])
-        size, goes_on = extend(i, beam, beams.sizes[i], values, starts[i], images, tables, rules, work)
-        beams.sizes[i], beams.goes_on[i] = size, goes_on
+        extend(i, beams, values, starts[i], images, tables, rules, work)
 
 
 @kernel
@@ -177,9 +163,9 @@ def workspace(rules: Rules) -> Workspace:
 
 @piece
 def extend(
-    i: int, beam: Beam, size: int, values: Array, at: int, images: Images, tables: Tables, rules: Rules, work: Workspace
-) -> tuple[int, bool]:
-    """Apply Algorithm 3 to the whole beam in place; return its new size and whether any hypothesis was extended.
+    i: int, beams: Beams, values: Array, at: int, images: Images, tables: Tables, rules: Rules, work: Workspace
+) -> None:
+    """Apply Algorithm 3 to the whole beam of image i in place; it goes on if any hypothesis was extended.
 
     `values`, from position `at` on, holds ``p_v`` of the children of each hypothesis. A child whose key is ``-inf`` is
     not tried.
@@ -187,9 +173,9 @@ def extend(
     # Fields are read once, because numba counts references at every access.
     share, first_child, n_children = tables.share, tables.first_child, tables.n_children
     limit, own_keys = images.limit, images.keys
-    (scores, nodes), (keys, eligible, new_scores, new_nodes) = beam, work
+    scores, nodes, (keys, eligible, new_scores, new_nodes) = beams.scores[i], beams.nodes[i], work
     n_tried, goes_on = ZERO, False
-    for h in range(size):
+    for h in range(beams.sizes[i]):
         first, n_eligible = first_child[nodes[h]], ZERO
         for v in range(first, first + n_children[nodes[h]]):
             value = values[at + v - first]
@@ -209,7 +195,7 @@ def extend(
     size = keep_best(new_scores, new_nodes, n_tried, rules.width)
     copy(new_scores, scores, size)
     copy(new_nodes, nodes, size)
-    return size, goes_on
+    beams.sizes[i], beams.goes_on[i] = size, goes_on
 
 
 @piece

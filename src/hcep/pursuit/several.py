@@ -210,9 +210,9 @@ def _check(dictionary: ConceptDictionary, options: SearchOptions, n_paths: int |
             "n_paths='auto' needs a model that was fitted on images, but this one was opened from a classifier's "
             "weights, from which the number of objects cannot be told; pass a number, or fit a model"
         )
-    if options.signed or options.tol or options.max_steps is not None:
+    if options.signed or options.tol or options.max_steps is not None or options.select != "cosine":
         raise HCEPError(
-            "n_paths cannot be combined with signed, tol or max_steps, because all paths of a sum are complete"
+            "n_paths cannot be combined with signed, tol, max_steps or select, because all paths of a sum are complete"
         )
     if dictionary.n_atoms > MAX_ATOMS:
         raise HCEPError(

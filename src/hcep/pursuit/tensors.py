@@ -10,11 +10,11 @@ from hcep._checks import require, require_positive
 from hcep._progress import progress as bar
 from hcep.dictionary import ConceptDictionary, PathProblem
 from hcep.dictionary.checks import check_shape
-from hcep.dictionary.path_problem import namespace
+from hcep.dictionary.path_problem import as_numpy, namespace
 from hcep.dictionary.transform import EmbeddingTransform
 from hcep.errors import DictionaryError
 from hcep.pursuit.blocks import block_size
-from hcep.pursuit.result import Path, PathResult, Trace, path_codes
+from hcep.pursuit.result import PathResult, Trace, path_codes
 from hcep.pursuit.search import SearchOptions, best_paths, check_trace, search_rules, selection_keys
 from hcep.pursuit.tables import Rules
 
@@ -40,36 +40,14 @@ class TensorPathResult(PathResult):
 
     def numpy(self) -> PathResult:
         """Return the same result with arrays."""
-        nodes, coefficients = (_array(t) for t in (self.nodes, self.coefficients_along))
+        nodes, coefficients = (as_numpy(t) for t in (self.nodes, self.coefficients_along))
         codes = path_codes(self.dictionary, nodes, coefficients)
-        norms, best, best_norms = map(_array, (self.residual_norms, self.n_best_nodes, self.n_best_residual_norms))
+        norms, best, best_norms = map(as_numpy, (self.residual_norms, self.n_best_nodes, self.n_best_residual_norms))
         return PathResult(self.dictionary, codes, norms, nodes, best, best_norms, self.trace)
-
-    @property
-    def leaves(self) -> NDArray[np.str_]:
-        """The id of the last synset of each path; the root for an empty path."""
-        return self.numpy().leaves
-
-    @property
-    def paths(self) -> list[Path]:
-        """The synset ids along each path, without the root."""
-        return self.numpy().paths
-
-    def hypotheses(self, image: int) -> Any:
-        """Return the `n_best` hypotheses of one image, starting with the answer."""
-        return self.numpy().hypotheses(image)
 
     def coefficients(self, image: int) -> Tensor:
         """Return the coefficients along the path of one image, in the order of ``paths[image]``."""
         return self.coefficients_along[image, : self.dictionary.hierarchy.path_tree.level[int(self.nodes[image])]]
-
-    def _repr_html_(self) -> str:
-        return self.numpy()._repr_html_()
-
-
-def _array(tensor: Tensor) -> NDArray[Any]:
-    array: NDArray[Any] = tensor.detach().cpu().numpy()
-    return array
 
 
 def search_tensors(
@@ -109,7 +87,7 @@ def search_tensors(
     nodes, norms = beams[0], beams[len(beams) // 2]
     answer = nodes[:, 0].contiguous()
     codes, best_norms = _codes(torch, problem, dictionary.n_atoms, answer, coefficients), norms[:, 0].contiguous()
-    steps = Trace(dictionary, _array(beams[1]), _array(beams[3])) if trace else None
+    steps = Trace(dictionary, as_numpy(beams[1]), as_numpy(beams[3])) if trace else None
     return TensorPathResult(dictionary, codes, best_norms, answer, nodes, norms, steps, coefficients_along=coefficients)
 
 
