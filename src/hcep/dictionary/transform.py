@@ -175,7 +175,9 @@ def unit_rows(X: Embeddings) -> Embeddings:
 
 def prepared_rows(X: Embeddings, power: float, unit_norm: bool) -> Embeddings:
     """Raise the rows to `power`, then scale them to norm 1 if `unit_norm` is set."""
-    if power != 1.0:
+    if power == 0.5 and X.min(initial=0.0) >= 0.0:
+        X = np.sqrt(X)
+    elif power != 1.0:
         size = np.abs(X)
         size = np.sqrt(size, out=size) if power == 0.5 else np.power(size, X.dtype.type(power), out=size)
         X = np.copysign(size, X, out=size)

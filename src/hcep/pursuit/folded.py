@@ -8,7 +8,6 @@ those of the search up to rounding, so answers differ only if two paths are equa
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -111,27 +110,18 @@ class Fold:
         tables, shape = self.tables, (self.problem.tree.n_nodes, len(self.directions) + self.others.shape[1])
         return sparse.csr_array((tables.weight, tables.column, tables.pointer), shape=shape)
 
-    def products(self, rows: Embeddings, first_row: int, buffers: dict[str, Embeddings]) -> Embeddings | None:
+    def products(self, rows: Embeddings, first_row: int) -> Embeddings | None:
         """Multiply raw images by the directions; return None if rounding could decide an answer.
 
-        Raises an error for NaN and infinite values. The result is in `buffers`, which belong to one thread and are
-        reused for the next block, because allocating memory takes longer than filling it.
+        Raises an error for NaN and infinite values.
         """
         transform = self.dictionary.transform
         rows = rows.astype(self.directions.dtype, copy=False)
+        refuse_non_finite(rows, first_row)
         if not self.folded:
-            refuse_non_finite(rows, first_row)
-            return self._times(transform(rows), buffers)
-        x, p = rows, np.full((1, 1), np.nan, rows.dtype)
-        if transform.power in (0.5, 1.0):
-            with np.errstate(invalid="ignore"):
-                # A negative number under the root, or one that is not finite, makes all products of its row NaN.
-                x = np.sqrt(rows, out=_buffer(buffers, "roots", rows.shape, rows)) if transform.power == 0.5 else rows
-                p = self._times(x, buffers)
-        if not (p.shape[1] and np.isfinite(p[:, 0].sum())):
-            refuse_non_finite(rows, first_row)
-            x = prepared_rows(rows, transform.power, False)
-            p = self._times(x, buffers)
+            return self._times(transform(rows))
+        x = prepared_rows(rows, transform.power, False)
+        p = self._times(x)
         if transform.unit_norm:
             norms = np.sqrt(squared_norms(x))[:, None]
             p /= np.where(norms > 0, norms, 1).astype(p.dtype)
@@ -140,19 +130,9 @@ class Fold:
         rounding = np.finfo(p.dtype).eps * self.longest * np.sqrt(squared_norms(x[sample]))
         return p if (rounding <= ROUNDING[p.dtype] * np.abs(p[sample]).max(axis=1, initial=0.0)).all() else None
 
-    def _times(self, x: Embeddings, buffers: dict[str, Embeddings]) -> Embeddings:
-        first = len(self.directions)
-        p = _buffer(buffers, "products", (len(x), first + self.others.shape[1]), x)
-        np.matmul(x, self.directions.T, out=p[:, :first])
-        np.matmul(p[:, :first], self.others, out=p[:, first:])
-        return p
-
-
-def _buffer(buffers: dict[str, Embeddings], name: str, shape: tuple[int, int], like: Embeddings) -> Embeddings:
-    """Return an array of this shape, which is a slice of an earlier block's array if that is large enough."""
-    if name not in buffers or len(buffers[name]) < shape[0] or buffers[name].dtype != like.dtype:
-        buffers[name] = np.empty(shape, like.dtype)
-    return buffers[name][: shape[0]]
+    def _times(self, x: Embeddings) -> Embeddings:
+        p = x @ self.directions.T
+        return np.hstack([p, p @ self.others]) if self.others.shape[1] else p
 
 
 _FOLDS: WeakKeyDictionary[PathProblem, dict[str | None, Fold]] = WeakKeyDictionary()
@@ -182,12 +162,11 @@ def for_scores(
     problem = dictionary.path_problem(anchor)
     precisions = (dictionary.transform.working_dtype(rows).name, "float64", None)
     Fold.of(dictionary, problem, precisions[0])  # build it once, before the threads start
-    local = threading.local()
 
     def work(block: slice) -> None:
         for precision in precisions:
             fold = Fold.of(dictionary, problem, precision)
-            p = fold.products(rows[block], block.start, vars(local))
+            p = fold.products(rows[block], block.start)
             if p is not None:
                 break
         assert p is not None  # products that are not folded are always accepted

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hcep._checks import require, require_positive
 from hcep._progress import progress as bar
@@ -176,7 +175,9 @@ def _search_beam(
     the caller's own says so. `steps` gets the beam before every step and after the last one.
     """
     torch, n_images, device = namespace(x), len(x), x.device
-    first_child, all_children = (torch.from_numpy(a.copy()).to(device) for a in _children(problem))
+    first_child, all_children = (
+        torch.from_numpy(a.astype(np.int64)).to(device) for a in (problem.tree.first_child, problem.tree.n_children)
+    )
     image = torch.arange(n_images, device=device)
     node, score = torch.zeros_like(image), torch.zeros(n_images, dtype=torch.float64, device=device)
     goes_on = torch.ones(n_images, dtype=torch.bool, device=device)
@@ -218,10 +219,6 @@ def _best_first(torch: Any, image: Tensor, node: Tensor, score: Tensor, included
     chosen = (rank < size) & included[image]
     nodes[image[chosen], rank[chosen]] = node[chosen]
     return nodes
-
-
-def _children(problem: PathProblem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    return problem.tree.first_child.astype(np.int64), problem.tree.n_children.astype(np.int64)
 
 
 def _ranks(torch: Any, group: Tensor, score: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ MAX_LISTED = 40
 
 #: Names are inserted as JSON strings: they are data and not part of the request.
 PROMPTS: dict[str, str] = tomllib.loads(Path(__file__).with_name("prompts.toml").read_text("utf-8"))
-DATA = PROMPTS["data"]
 
 
 def induce_with_llm(
@@ -48,66 +47,55 @@ def induce_with_llm(
     """
     if not isinstance(max_rounds, int) or max_rounds < 1:
         raise HCEPError(f"max_rounds must be a positive integer, got {quote(max_rounds)}")
-    names = LeafNames(leaves, root)
-    talk = _Conversation(chat, names, progress or (lambda _round, _placement: None))
-    induced = _whole(names, talk, max_rounds)
-    problems, transcript = (*induced.problems, *talk.failures), tuple(talk.transcript)
-    usage = chat.usage - talk.before
-    return replace(induced, problems=problems, rounds=len(transcript), usage=usage, transcript=transcript)
-
-
-class _Conversation:
-    """The conversation so far: its transcript, and the failure that ended it, if any."""
-
-    def __init__(self, chat: ChatModel, names: LeafNames, progress: Progress) -> None:
-        self.chat, self.names, self.progress = chat, names, progress
-        self.before = chat.usage
-        self.transcript: list[dict[str, Any]] = []
-        self.failures: list[Fault] = []
-
-    def round(self, messages: Sequence[Message]) -> tuple[str, Placement] | None:
-        """Ask and read the answer; None if the server no longer answers."""
-        number = len(self.transcript) + 1
+    names, before = LeafNames(leaves, root), chat.usage
+    listed = {"root": _json(names.root), "leaves": _json(names.leaves), "n": len(names.leaves)}
+    prompt = PROMPTS["whole"].format(**listed, data=PROMPTS["data"])
+    question: Message = {"role": "user", "content": prompt}
+    messages = [question]
+    placements: list[Placement] = []
+    transcript: list[dict[str, Any]] = []
+    unanswered: list[Fault] = []
+    while len(placements) < max_rounds and not (placements and not placements[-1].n_blocking):
+        number = len(placements) + 1
         try:
             # A new seed per round: the cache must not answer a repeated question with the same words.
-            answer = self.chat.ask(messages, seed=number if number > 1 else None)
+            answer = chat.ask(messages, seed=number if number > 1 else None)
         except LLMError as error:
             if number == 1:
                 raise
-            self.failures.append(Fault("no-answer", f"round {number} got no answer: {error}"))
-            return None
-        placement = Placement(answer.text, self.names, truncated=answer.truncated)
+            unanswered = [Fault("no-answer", f"round {number} got no answer: {error}")]
+            break
+        placement = Placement(answer.text, names, truncated=answer.truncated)
+        placements.append(placement)
         facts = {name: getattr(answer, name) for name in ("model", "finish_reason", "cached")}
         problems = [{"kind": fault.kind, "message": fault.message} for fault in placement.problems]
         turn = {"messages": [dict(message) for message in messages], "answer": answer.text, **facts}
-        self.transcript.append({**turn, "n_placed": len(placement.paths), "problems": problems})
-        self.progress(number, placement)
-        return answer.text, placement
-
-
-def _whole(names: LeafNames, talk: _Conversation, max_rounds: int) -> Induced:
-    root, leaves = _json(names.root), _json(names.leaves)
-    prompt = PROMPTS["whole"].format(root=root, n=len(names.leaves), leaves=leaves, data=DATA)
-    placements: list[Placement] = []
-    question: Message = {"role": "user", "content": prompt}
-    messages = [question]
-    while len(placements) < max_rounds and not (placements and not placements[-1].n_blocking):
-        reply = talk.round(messages)
-        if reply is None:
-            break
-        text, placement = reply
-        placements.append(placement)
-        listed = "\n".join(f"- {problem}" for problem in placement.problems[:MAX_LISTED])
-        complaint: Message = {"role": "user", "content": PROMPTS["repair"].format(problems=listed)}
-        messages = [question, {"role": "assistant", "content": text[:MAX_SENT_BACK]}, complaint]
-        if not text.strip():  # many servers refuse an empty message
-            messages = [{"role": "user", "content": f"{prompt}\n\n{complaint['content']}"}]
+        transcript.append({**turn, "n_placed": len(placement.paths), "problems": problems})
+        if progress is not None:
+            progress(number, placement)
+        messages = _asked_again(question, answer.text, placement)
     best = max(placements, key=lambda p: (len(p.placed), len(p.paths), -p.n_blocking))
     paths = best.placed
     for other in placements[::-1]:  # leaves that the best answer lacks come from the others, the latest first
         paths = {**other.paths, **paths}
     settled = [f for f in best.problems if f.kind == "missing" and all(leaf in paths for leaf in f.names)]
-    return assembled(paths, names, tuple(fault for fault in best.problems if fault not in settled))
+    induced = assembled(paths, names, tuple(fault for fault in best.problems if fault not in settled))
+    return replace(
+        induced,
+        problems=(*induced.problems, *unanswered),
+        rounds=len(transcript),
+        usage=chat.usage - before,
+        transcript=tuple(transcript),
+    )
+
+
+def _asked_again(question: Message, answer: str, placement: Placement) -> list[Message]:
+    """Return the messages that ask the same question again, with the problems of the last answer."""
+    problems = "\n".join(f"- {problem}" for problem in placement.problems[:MAX_LISTED])
+    complaint: Message = {"role": "user", "content": PROMPTS["repair"].format(problems=problems)}
+    if not answer.strip():  # many servers refuse an empty message
+        return [{"role": "user", "content": f"{question['content']}\n\n{complaint['content']}"}]
+    return [question, {"role": "assistant", "content": answer[:MAX_SENT_BACK]}, complaint]
 
 
 def _json(value: object) -> str:

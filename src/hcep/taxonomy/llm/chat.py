@@ -185,13 +185,7 @@ class ChatModel:
         raise AssertionError("each parameter is renamed once")
 
 
-def ask_until_accepted(
-    chat: ChatModel,
-    messages: Messages,
-    accept: Callable[[str], Accepted],
-    rounds: int,
-    seed: int | None = None,
-) -> Accepted:
+def ask_until_accepted(chat: ChatModel, messages: Messages, accept: Callable[[str], Accepted], rounds: int) -> Accepted:
     """Ask until an answer is accepted; a rejected one goes back with the reason.
 
     Parameters
@@ -199,10 +193,9 @@ def ask_until_accepted(
     messages : the conversation so far
     accept : converts an answer's text, or raises `RejectedError`
     rounds : maximum number of answers; if none is accepted, the last `RejectedError` is raised
-    seed : for every question
     """
     for left in range(rounds - 1, -1, -1):
-        answer = chat.ask(messages, seed=seed)
+        answer = chat.ask(messages)
         try:
             if answer.truncated:
                 raise RejectedError("was cut off at the token limit")

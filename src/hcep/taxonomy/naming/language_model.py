@@ -70,7 +70,7 @@ def describe_atoms(
     ----------
     edges : the (parent, child) pairs to ask about; all by default
     n_phrases : phrases per pair
-    **asking : aliases, rounds, seed and progress, as in `summarize_atoms`
+    **asking : aliases, rounds and progress, as in `summarize_atoms`
 
     Returns
     -------
@@ -102,7 +102,6 @@ def summarize_atoms(
     *,
     aliases: Mapping[str, Sequence[str]] | None = None,
     rounds: int = 3,
-    seed: int | None = None,
     progress: bool = False,
 ) -> tuple[AtomNames, Failures]:
     """Summarise the phrases of every atom that has some, by the rules of the paper.
@@ -117,7 +116,6 @@ def summarize_atoms(
     chat : with a cache, a second run replays the answers of the first
     aliases : further names that must not be used, such as WordNet's lemmas
     rounds : maximum number of answers per atom; a rejected one goes back with the reason
-    seed : for servers that sample by it
     progress : show a progress bar
 
     Returns
@@ -132,7 +130,7 @@ def summarize_atoms(
         return phrase
 
     facts = {edge: {"phrases": [p.text for p in atom.phrases]} for edge, atom in names.by_edge.items() if atom.phrases}
-    asking: dict[str, Any] = {"aliases": aliases, "rounds": rounds, "seed": seed, "progress": progress}
+    asking: dict[str, Any] = {"aliases": aliases, "rounds": rounds, "progress": progress}
     summaries, failures = _ask_about_atoms("summarising atoms", hierarchy, chat, facts, SUMMARY_RULES, accept, **asking)
     atoms = (replace(atom, summary=summaries.get(edge, atom.summary)) for edge, atom in names.by_edge.items())
     return replace(names, atoms=tuple(atoms), llm=chat.model), failures
@@ -148,7 +146,6 @@ def _ask_about_atoms(
     *,
     aliases: Mapping[str, Sequence[str]] | None = None,
     rounds: int = 3,
-    seed: int | None = None,
     progress: bool = False,
 ) -> tuple[dict[Edge, Accepted], Failures]:
     """Ask about every atom that `facts` has, and go on after a failure unless the server seems to be gone.
@@ -175,7 +172,7 @@ def _ask_about_atoms(
             check = partial(accept, names_of(hierarchy, (child, parent), aliases or {}))
             n_silent += 1
             try:
-                accepted[parent, child] = ask_until_accepted(chat, messages, check, rounds, seed)
+                accepted[parent, child] = ask_until_accepted(chat, messages, check, rounds)
                 n_silent = 0
             except RejectedError as error:
                 failures[parent, child] = f"the answer {error}"
