@@ -10,7 +10,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from hcep.classify import HCEPClassifier
 from hcep.dictionary.moments import ClassMoments
-from hcep.dictionary.transform import shrunk_inverse_root, unit_rows
+from hcep.dictionary.transform import prepared_rows, shrunk_inverse_root, unit_rows
 
 Floats = NDArray[np.float64]
 RELATIVE, PLUS, VIM = "relative Mahalanobis in our metric", "Mahalanobis++", "ViM"
@@ -18,7 +18,7 @@ NEIGHBOURS, ENERGY, GEN = "kNN in our metric", "energy", "GEN"
 NOVELTY = (RELATIVE, PLUS, VIM, NEIGHBOURS, ENERGY, GEN)
 #: ViM's principal dimensions, kNN's neighbours, and the classes and exponent of GEN.
 VIM_DIMS, K, GEN_CLASSES, GEN_EXPONENT = 256, 10, 100, 0.1
-#: Shrinkage of the covariances that are estimated here.
+#: Shrinkage of Mahalanobis++; relative Mahalanobis has the one that our metric chose.
 SHRINKAGE = 0.1
 
 
@@ -36,8 +36,8 @@ def novelty_scores(model: HCEPClassifier, X: NDArray[Any], y: NDArray[Any], imag
     Z_train, Z = dictionary.embed(train), dictionary.embed(new)
     neighbours = NearestNeighbors(n_neighbors=min(K, len(train))).fit(Z_train)
     return {
-        RELATIVE: _nearest(Z, within) - _background(Z, within),
-        PLUS: _nearest(unit_rows(new), unit),
+        RELATIVE: nearest(Z, means) / dictionary.transform.scale**2 - _background(model, train, new),
+        PLUS: _whitened_nearest(unit_rows(new), unit),
         VIM: _vim(Z, logits(Z), within, Z_train, logits(Z_train)),
         NEIGHBOURS: neighbours.kneighbors(Z)[0][:, -1],
         ENERGY: -logsumexp(logits(Z), axis=1),
@@ -61,19 +61,24 @@ def _moments(X: Floats, own: NDArray[np.intp]) -> ClassMoments:
     return moments
 
 
-def _nearest(X: Floats, moments: ClassMoments) -> Floats:
+def nearest(X: Floats, means: Floats) -> Floats:
+    """Return the squared distance to the nearest class."""
+    return np.asarray(((means**2).sum(axis=1) - 2.0 * X @ means.T).min(axis=1) + (X**2).sum(axis=1))
+
+
+def _whitened_nearest(X: Floats, moments: ClassMoments) -> Floats:
     """Return the squared Mahalanobis distance to the nearest class."""
     whitener = shrunk_inverse_root(moments.within_covariance(), SHRINKAGE)
-    images, means = X @ whitener, moments.class_means() @ whitener
-    nearest = ((means**2).sum(axis=1) - 2.0 * images @ means.T).min(axis=1)
-    return np.asarray(nearest + (images**2).sum(axis=1))
+    return nearest(X @ whitener, moments.class_means() @ whitener)
 
 
-def _background(X: Floats, moments: ClassMoments) -> Floats:
-    """Return the squared Mahalanobis distance to the training images, whatever their class."""
+def _background(model: HCEPClassifier, train: Floats, images: Floats) -> Floats:
+    """Return the squared Mahalanobis distance to all training images, with the power and shrinkage of our metric."""
+    train, images = (prepared_rows(rows, model.power_, False) for rows in (train, images))
+    moments = _moments(train, np.zeros(len(train), dtype=np.intp))
     centre = moments.total_mean()
-    whitener = shrunk_inverse_root(moments.second_moment(centre), SHRINKAGE)
-    return np.asarray((((X - centre) @ whitener) ** 2).sum(axis=1))
+    whitener = shrunk_inverse_root(moments.second_moment(centre), model.shrinkage_)
+    return np.asarray((((images - centre) @ whitener) ** 2).sum(axis=1))
 
 
 def _vim(X: Floats, logits: Floats, moments: ClassMoments, train: Floats, train_logits: Floats) -> Floats:

@@ -46,6 +46,44 @@ def test_a_contradiction_is_found(
     assert list(sentences.contradictions(tmp_path)) == ([message] if message else [])
 
 
+@pytest.mark.parametrize(
+    ("page", "old", "new"),
+    [
+        (
+            "README.md",
+            "The path costs no accuracy:",
+            "HCEP outperforms every other method. The path costs no accuracy:",
+        ),
+        ("README.md", "has the same F1.", "wins."),
+        ("docs/trust.md", "only 21 % of", "only 61 % of"),
+        ("docs/trust.md", "(.638 instead of .630)", "(.738 instead of .630)"),
+        ("docs/quality.md", "### Read", "Our estimator is ten points more accurate than any linear probe.\n\n### Read"),
+        ("docs/methods.md", "for .607 instead of .608", "for .657 instead of .608"),
+        ("docs/differences.md", "from .803 to .828", "from .803 to .838"),
+        ("docs/comparison.md", "HCEP trains no network:", "HCEP is better than HiClass. HCEP trains no network:"),
+        ("docs/results.md", "**Explanation:** The coverage", "**Explanation:** Ours beats all others. The coverage"),
+    ],
+)
+def test_a_false_sentence_on_a_page_is_found(tmp_path: Path, page: str, old: str, new: str) -> None:
+    (tmp_path / "docs").mkdir()
+    for name in (*sentences.PAGES, sentences.RESULTS_PAGE):
+        text = (ROOT / name).read_text("utf-8")
+        assert name != page or old in text
+        (tmp_path / name).write_text(text.replace(old, new, 1) if name == page else text, encoding="utf-8")
+    assert [*sentences.contradictions(tmp_path), *sentences.unchecked(tmp_path)]
+
+
+def test_a_figure_that_rows_do_not_have_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "docs").mkdir()
+    page = "## X\n\n`python -m experiments x`. Who?\n\nOurs has 76 %.\n\nOurs has 61 %.\n\n**A**\n\n| ours | .760 |\n"
+    (tmp_path / "docs" / "results.md").write_text(page, encoding="utf-8")
+    own = {"experiment": "x", "rows": ["A | | ours |"]}
+    pair = [{**own, "text": f"Ours has {share} %."} for share in (76, 61)]
+    monkeypatch.setattr(sentences, "SENTENCES", pair)
+    found = list(sentences.contradictions(tmp_path))
+    assert found == ["'Ours has 61 %.' has the figure 61 %, which is not in what it relies on"]
+
+
 def test_a_method_without_concepts_is_scored_by_the_path_of_its_class() -> None:
     task = sample().first_classes(3).first_images(30)
     row, graded = measured(method_cell("linear-probe"), task)
