@@ -25,9 +25,3 @@ def paired_bootstrap(a, b, *, n_resamples=2000):
     sums = stats.resampled_sums(table, n_resamples, 0)
     estimate = stats.means(table[:, :2].sum(axis=0)) - stats.means(table[:, 2:].sum(axis=0))
     return stats.difference(estimate, stats.means(sums[:, :2]) - stats.means(sums[:, 2:]), 0.95)
-
-
-def sign_flip_test(a, b, *, n_permutations=10_000):
-    """P-value of one pair of columns."""
-    differences = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)
-    return float(stats.sign_flip_p(differences[:, None], n_permutations, 0)[0])

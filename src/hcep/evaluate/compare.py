@@ -18,9 +18,8 @@ DEFAULT_COLUMNS = (
     "correct", "support_precision", "support_recall", "support_f1", "tree_distance", "one_path",
     "reconstruction_error", "ece",
 )  # fmt: skip
-#: Level of confidence intervals; number of sign flips in a paired test.
+#: Level of confidence intervals.
 LEVEL = 0.95
-N_PERMUTATIONS = 10_000
 #: Metrics that are also summed per class.
 BY_CLASS = ("correct", "support_precision", "support_recall")
 Floats = NDArray[np.float64]
@@ -36,8 +35,8 @@ def compare_scores(
 ) -> ScoreTable:
     """Compare methods that were scored on the same images in one table.
 
-    The paired test of a column is McNemar's for values of 0 and 1, and a sign-flip permutation test for other values.
-    It is the paired bootstrap for ``ece``, and for columns in which the two methods have values for different images
+    The paired test of a column is McNemar's for values of 0 and 1, and the paired t test for other values. It is the
+    paired bootstrap for ``ece``, and for columns in which the two methods have values for different images
     (mistakes). P-values are adjusted by Holm's method over the methods of a column.
 
     >>> from hcep import Hierarchy
@@ -152,8 +151,8 @@ def _paired_p(against: int, values: Floats | None, bootstrapped: Floats) -> Floa
     others = [i for i in np.flatnonzero(~np.isnan(p)) if np.array_equal(known[i], known[against])]
     if np.isin(values[known], (0.0, 1.0)).all():
         p[others] = [stats.mcnemar(values[i], values[against]) for i in others]
-    elif others:
-        p[others] = stats.sign_flip_p((values[others] - values[against]).T, N_PERMUTATIONS, 0)
+    else:
+        p[others] = [stats.paired_draws(values[[i]], values[[against]]).p for i in others]
     return p
 
 

@@ -10,13 +10,14 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hcep.classify import hedging
 from hcep.classify.decoding import DECODERS
 from hcep.errors import HCEPError, MissingExtraError, quoted
 from hcep.evaluate.compare import RunningScores, compare_scores
 from hcep.evaluate.image_scores import ImageScores, score_images
+from hcep.evaluate.statistics import mean_interval
 from hcep.evaluate.truths import as_labels
 from hcep.hierarchy import Hierarchy
 from hcep.pursuit.limits import PathLimits
@@ -241,22 +242,9 @@ def intervention_curve(estimator: Any, X: ArrayLike, y: ArrayLike) -> list[Corre
         limits = PathLimits.through(model.hierarchy, nodes, truth) if k else None
         correct = (model.predict(images, limits) == truth).astype(float)
         gain = correct - before if k else np.zeros(len(truth))
-        curve.append(Corrected(k, *_mean_interval(correct), *_mean_interval(gain)))
+        curve.append(Corrected(k, *mean_interval(correct), *mean_interval(gain)))
         before = correct
     return curve
-
-
-def _mean_interval(values: NDArray[np.float64]) -> tuple[float, float, float]:
-    """Return the mean of paired values with a 95 % percentile bootstrap interval."""
-    from scipy.stats import bootstrap
-
-    if len(values) < 2:  # scipy needs two
-        return (float(values.mean()),) * 3
-    rng = np.random.default_rng(0)
-    bounds = bootstrap(
-        (values,), np.mean, n_resamples=2000, batch=200, method="percentile", random_state=rng
-    ).confidence_interval
-    return float(values.mean()), float(bounds.low), float(bounds.high)
 
 
 def limited(estimator: Any, limits: PathLimits) -> Any:

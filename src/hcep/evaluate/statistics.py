@@ -1,10 +1,9 @@
 """How certain a score is, and whether two methods differ on the same images.
 
-Tables do not use `scipy.stats.bootstrap` and `permutation_test`: they need a call per column and method, which takes
-twenty times as long as one matrix product that resamples all columns of all methods together.
+Tables do not use `scipy.stats.bootstrap`: it needs a call per column and method, which takes twenty times as long as
+one matrix product that resamples all columns of all methods together.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -74,7 +73,7 @@ def _linear_parts(values: ArrayLike, name: str) -> Floats:
     return mean + np.where(known, np.divide(table - mean, share, out=np.zeros_like(table), where=share > 0), 0.0)
 
 
-def mcnemar(a: ArrayLike, b: ArrayLike) -> float:
+def mcnemar(a: Floats, b: Floats) -> float:
     """Return the two-sided p-value of McNemar's exact test that two methods are right equally often.
 
     Only images that exactly one method gets right count. Among n of them, the number that the first method gets right
@@ -82,18 +81,11 @@ def mcnemar(a: ArrayLike, b: ArrayLike) -> float:
 
     Parameters
     ----------
-    a, b : (n_images,) arrays of 0 and 1; images with a NaN in either are ignored
+    a, b : (n_images,) arrays of 0 and 1, or NaN for images that do not count
     """
     from scipy.stats import binomtest
 
-    first, second = (np.asarray(values, dtype=np.float64) for values in (a, b))
-    if first.ndim != 1 or first.shape != second.shape:
-        raise HCEPError(f"a and b must hold one number for each of the same images; got {first.shape}, {second.shape}")
-    known = ~np.isnan(first + second)
-    first, second = first[known], second[known]
-    if not np.isin(np.concatenate([first, second]), (0.0, 1.0)).all():
-        raise HCEPError("a and b must hold only 0 and 1")
-    n_first, n_second = int(np.sum(first > second)), int(np.sum(first < second))
+    n_first, n_second = int(np.sum(a > b)), int(np.sum(a < b))
     return float(binomtest(n_first, n_first + n_second).pvalue) if n_first + n_second else 1.0
 
 
@@ -222,7 +214,10 @@ def resampled_sums(table: Floats, n_resamples: int, random_state: int) -> Floats
         drawn = rng.integers(n_images, size=(n, n_images)) + n_images * np.arange(n)[:, None]
         return np.bincount(drawn.ravel(), minlength=n * n_images).astype(np.float64).reshape(n, n_images)
 
-    return np.concatenate([counts(n) @ table for n in _blocks("n_resamples", n_resamples, n_images)])
+    require_positive("n_resamples", n_resamples)
+    step = max(1, BLOCK // max(n_images, 1))
+    blocks = (min(step, n_resamples - start) for start in range(0, n_resamples, step))
+    return np.concatenate([counts(n) @ table for n in blocks])
 
 
 def interval(estimate: Floats, resampled: Floats, level: float) -> tuple[float, float, float]:
@@ -238,6 +233,12 @@ def interval(estimate: Floats, resampled: Floats, level: float) -> tuple[float, 
     return float(estimate), float(np.fmin(low, estimate)), float(np.fmax(high, estimate))
 
 
+def mean_interval(values: Floats) -> tuple[float, float, float]:
+    """Return the mean of values with its 95 % bootstrap interval."""
+    table = summable(values)
+    return interval(means(table.sum(axis=0)), means(resampled_sums(table, 2000, 0)), 0.95)
+
+
 def difference(estimate: Floats, resampled: Floats, level: float) -> Difference:
     """Return a difference with the percentiles of resampled differences.
 
@@ -248,27 +249,3 @@ def difference(estimate: Floats, resampled: Floats, level: float) -> Difference:
         return Difference(float("nan"), float("nan"), float("nan"), float("nan"))
     tail = min(int(np.sum(known <= 0.0)), int(np.sum(known >= 0.0)))
     return Difference(*interval(estimate, known, level), min(1.0, 2.0 * (1 + tail) / (1 + len(known))))
-
-
-def sign_flip_p(differences: Floats, n_permutations: int, random_state: int) -> Floats:
-    """Return two-sided p-values of the permutation test that paired differences are symmetric around zero.
-
-    Under that hypothesis each image's difference could as well have the other sign. All columns of `differences`,
-    (n_images, n_pairs), use the same flips. NaN counts as no difference.
-    """
-    rng, d = np.random.default_rng(random_state), np.nan_to_num(differences)
-    d = d[d.any(axis=1)]  # an image that is zero in every column does not depend on its sign
-    # Sums in another order differ by rounding, but the data themselves must count as at least as extreme.
-    observed = np.abs(d.sum(axis=0)) - 1e-12 * np.abs(d).sum(axis=0)
-    n_extreme = np.zeros(d.shape[1])
-    for n in _blocks("n_permutations", n_permutations, len(d)):
-        signs = 1.0 - 2.0 * rng.integers(0, 2, size=(n, len(d)), dtype=np.int8).astype(np.float64)
-        n_extreme += np.sum(np.abs(signs @ d) >= observed, axis=0)
-    return np.asarray((1.0 + n_extreme) / (1.0 + n_permutations))
-
-
-def _blocks(name: str, n: int, n_images: int) -> Iterator[int]:
-    """Split n resamples into numbers that fit in memory at once."""
-    require_positive(name, n)
-    step = max(1, BLOCK // max(n_images, 1))
-    yield from (min(step, n - start) for start in range(0, n, step))
