@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,8 +27,6 @@ Labelled = tuple[ArrayLike, ArrayLike]
 INTERVALS = ("correct", "support_precision", "support_recall", "support_f1", "ece")
 #: Column names that differ in a row.
 TITLES = {"correct": "accuracy"}
-#: Minimum number of images for a speed measurement; fewer images are repeated.
-N_TIMED = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,12 +57,6 @@ class Graded:
             name = TITLES.get(score.metric, score.metric)
             row[f"{name}_low"], row[f"{name}_high"] = score.low, score.high
         return {**row, "fit_seconds": self.fit_seconds, "evaluate_seconds": self.seconds}
-
-    def speed(self, X: ArrayLike, repeats: int = 3) -> float:
-        """Return the images per second from embeddings to classes, the median of some repeats."""
-        images = np.asarray(X)
-        many = np.tile(images, (-(-N_TIMED // len(images)), 1))
-        return len(many) / median(timed(lambda: self.estimator.predict(many))[1] for _ in range(repeats))
 
 
 def evaluate_method(estimator: Any, X: ArrayLike, y: ArrayLike, *, top_k: Sequence[int] = (1, 5)) -> ImageScores:

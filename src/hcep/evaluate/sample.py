@@ -9,9 +9,6 @@ from hcep.classify.methods.nearest import HNNClassifier, NNClassifier
 from hcep.datasets import load_sample
 from hcep.evaluate.grade import grade_methods
 
-PAPER, OURS = "HB-OMP (paper)", "HCEP (ours)"
-#: Methods that predict the class with the published linear head instead of the leaf of a path.
-WITH_HEAD = ("OMP", "HNN", PAPER)
 #: Columns of the table, and the per-image scores they average.
 COLUMNS = {
     "accuracy": "correct",
@@ -37,14 +34,9 @@ def compare_on_sample(
         "OMP": OMPClassifier(tree, head="adamw"),
         "HNN": HNNClassifier(tree, head="adamw"),
         "NN": NNClassifier(tree),
-        PAPER: HCEPClassifier.paper(tree, beam_width=beam_width),
-        OURS: HCEPClassifier(tree),
+        "HB-OMP (paper)": HCEPClassifier.paper(tree, beam_width=beam_width),
+        "HCEP (ours)": HCEPClassifier(tree),
     }
     graded = grade_methods(methods, (sample.X_val, sample.y_val), (sample.X_train, sample.y_train), on_method=on_method)
-    rows: list[dict[str, Any]] = []
-    for label, grade in graded.items():
-        means = grade.scores.summary()
-        row = {"method": label, "label_from": "published head" if label in WITH_HEAD else "leaf of the path"}
-        scores = {column: means[score] for column, score in COLUMNS.items()}
-        rows.append({**row, **scores, "images_per_second": grade.speed(sample.X_val)})
-    return rows
+    means = {label: one.scores.summary() for label, one in graded.items()}
+    return [{"method": label, **{name: means[label][score] for name, score in COLUMNS.items()}} for label in graded]
