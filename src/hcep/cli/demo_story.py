@@ -23,8 +23,6 @@ from hcep.explain.map_drawing import common_limit, drawn_on
 from hcep.explain.report import ReportTable, main_evidence, photo_report
 
 STORY: dict[str, Any] = tomllib.loads(Path(__file__).with_name("demo.toml").read_text("utf-8"))
-#: The beam of the paper's HB-OMP in the comparison.
-BEAM_WIDTH = 8
 #: Columns of the comparison, and their titles.
 COLUMNS = {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "tree_distance": "mistake distance"}
 COMPARISON, NEXT = "How good is it, compared with other methods?", "Try next, on your own photos"
@@ -170,7 +168,7 @@ def _comparison() -> list[dict[str, Any]]:
     from hcep.evaluate.sample import compare_on_sample
 
     with Console(stderr=True).status("comparing methods …") as status:
-        return compare_on_sample(BEAM_WIDTH, lambda name: status.update(f"{name} … (the first run compiles kernels)"))
+        return compare_on_sample(lambda name: status.update(f"{name} … (the first run compiles kernels)"))
 
 
 def _compare(console: Console) -> ReportTable:

@@ -18,15 +18,10 @@ COLUMNS = {
 }
 
 
-def compare_on_sample(
-    beam_width: int = 8, on_method: Callable[[str], None] = lambda label: None
-) -> list[dict[str, Any]]:
+def compare_on_sample(on_method: Callable[[str], None] = lambda label: None) -> list[dict[str, Any]]:
     """Fit and grade five methods on the sample, under WordNet's first-hypernym tree; a row per method.
 
-    Parameters
-    ----------
-    beam_width : beam of the paper's HB-OMP
-    on_method : called with the label of each method before it is fitted
+    `on_method` is called with the label of each method before it is fitted.
     """
     sample = load_sample()
     tree = sample.hierarchy.as_tree("first")
@@ -34,7 +29,7 @@ def compare_on_sample(
         "OMP": OMPClassifier(tree, head="adamw"),
         "HNN": HNNClassifier(tree, head="adamw"),
         "NN": NNClassifier(tree),
-        "HB-OMP (paper)": HCEPClassifier.paper(tree, beam_width=beam_width),
+        "HB-OMP (paper)": HCEPClassifier.paper(tree, beam_width=8),
         "HCEP (ours)": HCEPClassifier(tree),
     }
     graded = grade_methods(methods, (sample.X_val, sample.y_val), (sample.X_train, sample.y_train), on_method=on_method)
