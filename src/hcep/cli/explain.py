@@ -213,6 +213,6 @@ def _below(one: explaining.Answer, all_rivals: bool) -> Iterator[str]:
             yield f"[dim]or {escape(rival.name)}, {percent(rival.probability)} ({escape(rival.trail())})[/]"
     if one.nearest:
         like = [f"{escape(Path(photo.file).name)} ({escape(photo.name)})" for photo in one.nearest]
-        yield f"[dim]like {', '.join(like)}[/]"
+        yield f"[dim]nearest training photos: {', '.join(like)}[/]"
     for why in one.contrasts:
         yield from (f"{'  ' if i else ''}{escape(line)}" for i, line in enumerate(why.lines()))

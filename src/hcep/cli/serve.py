@@ -104,7 +104,7 @@ def _bounded(parameters: dict[str, Any]) -> dict[str, Any]:
     for name, value in parameters.items():
         low, high = BOUNDS[name]
         if not (isinstance(value, int | float) and low <= value <= high):
-            raise HCEPError(f"--parameter {name}: expected a number from {low:g} to {high:g}, got {quote(value)}")
+            raise HCEPError(f"--parameter {name}: expected a number from {low:,} to {high:,}, got {quote(value)}")
     return parameters
 
 
