@@ -84,6 +84,15 @@ def test_help_all_lists_the_rarely_used_options_as_well(name):
     assert all(f"{option} " in everything for option in rare)
     assert f"{len(rare)} more options: hcep {name} --help-all" in few
     assert "More options" in everything
+    assert "<bool>" not in everything  # the type of a flag
+
+
+@pytest.mark.parametrize("name", MAIN)
+def test_help_of_a_main_command_shows_its_main_options_in_their_order(name):
+    text = shown(name, "--help").output
+    places = [text.find(f" --{option.replace('_', '-')} ") for option in MAIN[name]]
+    assert -1 not in places
+    assert places == sorted(places)
 
 
 def test_without_a_command_five_lines_say_what_to_do():

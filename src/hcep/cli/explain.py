@@ -44,7 +44,7 @@ def explain(
     rank: opt.Rank = None,
     group: opt.Group = None,
     html: Annotated[Path | None, option("Write an HTML report with the photos.", "--html FILE")] = None,
-    where: Annotated[bool, option("Show where in the photo each concept is.", "--where")] = False,
+    where: Annotated[bool, option("In the report, show where in the photo each concept is.", "--where")] = False,
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
     objects: Annotated[

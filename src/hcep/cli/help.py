@@ -20,9 +20,9 @@ EXAMPLES = Path(__file__).with_name("examples.txt")
 N_EXAMPLES = 3
 #: Fewer rarely used options than these are shown at once.
 N_HIDDEN = 3
-#: The options of the main commands that `--help` shows, so that it fits on a screen.
+#: The options of the main commands that `--help` shows, in this order, so that it fits on a screen.
 MAIN = {
-    "explain": ("where", "html", "why_not", "force", "forbid", "sure", "tree", "json"),
+    "explain": ("html", "where", "why_not", "force", "forbid", "sure", "tree", "json"),
     "fit": ("output", "hierarchy", "encoder", "split", "overwrite"),
     "evaluate": ("split", "compare", "by_class", "output"),
     "predict": ("output", "decode", "sure", "only", "split"),
@@ -40,7 +40,17 @@ def command_path(context: Any) -> str:
     return " ".join(names)
 
 
-class Command(TyperCommand):
+class _PlainTypes:
+    """Help that does not show the types of flags."""
+
+    def get_params(self, ctx: Any) -> Any:
+        params = super().get_params(ctx)  # type: ignore[misc]
+        for one in params:
+            one.metavar = one.metavar or ""  # newer versions of typer show the type of a flag, `<bool>`
+        return params
+
+
+class Command(_PlainTypes, TyperCommand):
     """A command whose `--help` shows the common options and `--help-all` every option and the whole description."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -53,7 +63,9 @@ class Command(TyperCommand):
         common = [p for p in self.params if getattr(p, "rich_help_panel", None) != MORE]
         main = MAIN.get(command_path(ctx))
         if main is not None:
-            common = [p for p in common if p.param_type_name == "argument" or p.opts[0][2:].replace("-", "_") in main]
+            named = {p.opts[0].removeprefix("--").replace("-", "_"): _in_main_panel(p) for p in self.params}
+            arguments = [p for p in common if p.param_type_name == "argument"]
+            common = arguments + [named[name] for name in main]
         if not everything and len(self.params) - len(common) >= N_HIDDEN:
             shown.params = common
         n_more = len(self.params) - len(shown.params)
@@ -67,6 +79,13 @@ class Command(TyperCommand):
         Console(highlight=False, soft_wrap=True).print(epilog(path, n_more, None if everything else N_EXAMPLES))
 
 
+def _in_main_panel(option: Any) -> Any:
+    """An option that is shown among the common ones, even if it is rarely used in other commands."""
+    option = copy(option)
+    option.rich_help_panel = None
+    return option
+
+
 def _without_type(argument: Any) -> Any:
     """An argument whose help does not show its Python type, such as `<list[str]>`."""
     argument = copy(argument)
@@ -74,14 +93,8 @@ def _without_type(argument: Any) -> Any:
     return argument
 
 
-class Group(TyperGroup):
-    """A group of commands whose help does not show the types of flags."""
-
-    def get_params(self, ctx: Any) -> Any:
-        params = super().get_params(ctx)
-        for one in params:
-            one.metavar = one.metavar or ""  # newer versions of typer show the type of a flag, `<bool>`
-        return params
+class Group(_PlainTypes, TyperGroup):
+    """A group of commands."""
 
 
 def group(text: str, **settings: Any) -> typer.Typer:

@@ -216,7 +216,7 @@ def learn(
     data: opt.LabelledData = None,
     vocabulary: opt.Vocabulary = None,
     encoder: opt.Encoder = None,
-    json_: opt.Json = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Learn from corrections, and measure the effect on photos that were not corrected.
 
@@ -244,7 +244,7 @@ def learn(
         encode=lambda files: encode_files(files, saved, encoder),
         text_of=lambda name, under: text_of_class(saved, name, under, vocabulary, encoder),
     )
-    if json_:
+    if as_json:
         scores = {"before": learned.before, "after": learned.after}
         figures = {name: one and {"accuracy": one[0], "calibration_error": one[1]} for name, one in scores.items()}
         changed = [dict(zip(("photo", "before", "after"), row, strict=True)) for row in learned.changed]

@@ -29,9 +29,9 @@ def open(
 ) -> None:
     """Turn an existing classifier into a model of rooted paths, without training images.
 
-    The last layer becomes the model. Classes are given in its order, and are ImageNet's by default. Typical images
-    (DATA) set the scale and the anchor; the command prints for how many of them the path ends in the classifier's own
-    class (at least 99 %). A bare layer needs --encoder, the encoder of its inputs.
+    The last layer becomes the model. --classes lists its classes in order; the default is ImageNet's classes. Typical
+    images (DATA) set the scale and the anchor; the command prints for how many of them the path ends in the
+    classifier's own class (at least 99 %). A bare layer needs --encoder, the encoder of its inputs.
     """
     from hcep.embeddings.encoders import SOURCES
     from hcep.models.opening import linear_head, open_encoder

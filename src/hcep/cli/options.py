@@ -81,7 +81,7 @@ Classes = Annotated[Path | None, option("Text file of class labels, one per line
 Corrections = Annotated[Path | None, more("Corrections file (see `hcep correct`).", "--corrections FILE")]
 CorrectionsFile = Annotated[Path, option("Corrections file (see `hcep correct`).", "--corrections FILE")]
 Strict = Annotated[bool, more("Treat an unreadable image as an error.", "--strict")]
-Store = Annotated[Path | None, option("Store made by `hcep encode`, from which photos are shown.", "--store FOLDER")]
+Store = Annotated[Path | None, option("Store made by `hcep encode`, whose photos are shown.", "--store FOLDER")]
 
 # -- models ----------------------------------------------------------------------------------------------------------
 
@@ -97,7 +97,7 @@ Preprocessing = Annotated[
 ]
 ModelOption = Annotated[Path | None, option("Model folder (default: ImageNet's classes).", "--model FOLDER", "-m")]
 Parameter = Annotated[
-    Names, option("Parameter of the method (listed above). Repeatable.", "--parameter NAME=VALUE", "-P")
+    Names, option("Parameter, one of those listed above. Repeatable.", "--parameter NAME=VALUE", "-P")
 ]
 Compare = Annotated[
     Names, option("Method, model folder, `decoders` or `all` to compare with. Repeatable.", "--compare NAME|FOLDER")
@@ -141,7 +141,9 @@ Under = Annotated[str | None, option("Concept above a new class.", "--under CONC
 HierarchyOption = Annotated[
     str | None,
     option(
-        "File (`hcep info --formats` lists formats), `everyday`, `wordnet` or `flat`.", "--hierarchy FILE|NAME", "-H"
+        "Hierarchy: a file (formats: `hcep info --formats`), `everyday`, `wordnet` or `flat`.",
+        "--hierarchy FILE|NAME",
+        "-H",
     ),
 ]
 ReaderOptions = Annotated[
