@@ -141,7 +141,7 @@ Under = Annotated[str | None, option("Concept above a new class.", "--under CONC
 HierarchyOption = Annotated[
     str | None,
     option(
-        "Hierarchy: a file (formats: `hcep info --formats`), `everyday`, `wordnet` or `flat`.",
+        "Hierarchy: a file (`hcep info --formats` lists formats), `everyday`, `wordnet` or `flat`.",
         "--hierarchy FILE|NAME",
         "-H",
     ),
