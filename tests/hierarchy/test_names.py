@@ -1,4 +1,5 @@
 import time
+import tracemalloc
 
 import pytest
 
@@ -73,6 +74,17 @@ def test_five_thousand_names_are_not_compared_in_pairs():
     nearly_same(names)
     same_but_for_spelling(names)
     assert time.process_time() - start < 2.5
+
+
+def test_long_names_with_numbers_are_compared_in_little_time_and_memory():
+    names = [f"{'specimen ' * 9}{i}" for i in range(10_000)] + ["golden retriver", "golden retriever"]
+    start = time.process_time()
+    tracemalloc.start()
+    assert nearly_same(names) == [("golden retriver", "golden retriever")]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert time.process_time() - start < 4
+    assert peak < 50_000_000
 
 
 @pytest.mark.parametrize(

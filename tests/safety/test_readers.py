@@ -1,10 +1,12 @@
 """Small files that would take the machine down: every reader is linear, within limits, and says what is wrong."""
 
 import csv
+import io
 import re
 import resource
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -146,15 +148,51 @@ def test_a_line_above_the_limit_is_refused_with_its_number(tmp_path):
             read_hierarchy(tmp_path / name)
 
 
-def test_a_sheet_that_reaches_far_is_refused_before_its_empty_cells_are_made(tmp_path):
-    openpyxl = pytest.importorskip("openpyxl", reason="comes with the extra formats")
-    book = openpyxl.Workbook()
-    for row in (["parent", "child"], ["a", "b"], ["a", "c"]):
-        book.active.append(row)
-    book.active["XFD1048576"] = "far"
-    book.save(tmp_path / "far.xlsx")
-    with pytest.raises(HierarchyError, match=r"a sheet of 17,179,869,184 cells, most of them empty"):
-        read_hierarchy(tmp_path / "far.xlsx")
+def sheet(content):
+    """A workbook with a sheet of this XML, in a folder of its own."""
+    package = "http://schemas.openxmlformats.org/package/2006"
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    kind = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+
+    def relationship(to, target):
+        link = f'<Relationship Id="r" Type="{office}/{to}" Target="{target}"/>'
+        return f'<Relationships xmlns="{package}/relationships">{link}</Relationships>'
+
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"><Override PartName="/book.xml" '
+        f'ContentType="{kind}.sheet.main+xml"/><Override PartName="/own/s.xml" ContentType="{kind}.worksheet+xml"/>'
+        f'<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/></Types>',
+        "_rels/.rels": relationship("officeDocument", "book.xml"),
+        "_rels/book.xml.rels": relationship("worksheet", "own/s.xml"),
+        "book.xml": f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets><sheet name="s" sheetId="1" r:id="r"/>'
+        "</sheets></workbook>",
+        "own/s.xml": f'<worksheet xmlns="{main}"><sheetData>{content}</worksheet>'.encode("utf-16"),
+    }
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, part in parts.items():
+            packed.writestr(name, part)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "n_cells"),
+    [
+        ("<row><c r='A1'><v>1</v></c></row><row><c r='&#88;FD1048576'><v>2</v></c></row></sheetData>", 16384 * 1048576),
+        ("<row>" + "<c/>" * 1_000_000 + "</row></sheetData>", 1_000_001),
+        ("<row/>" * 1_000_001 + "</sheetData>", 1_000_001),
+        ("</sheetData><mergeCells><mergeCell ref='A1:ZZ9999'/></mergeCells>", 702 * 9999),
+        ("</sheetData><hyperlinks><hyperlink ref='A1:ZZ9999'/></hyperlinks>", 702 * 9999),
+    ],
+    ids=["far cell", "cells without names", "rows without cells", "merged cells", "link"],
+)
+def test_a_sheet_of_too_many_cells_is_refused_before_they_are_made(tmp_path, content, n_cells):
+    pytest.importorskip("openpyxl", reason="comes with the extra formats")
+    (tmp_path / "small.xlsx").write_bytes(sheet(content))
+    assert (tmp_path / "small.xlsx").stat().st_size < 50_000
+    with pytest.raises(HierarchyError, match=rf"a sheet of {n_cells:,} cells, more than 1,000,000, with the empty"):
+        read_hierarchy(tmp_path / "small.xlsx")
 
 
 # -- 3: the limit of the csv module --------------------------------------------------------------------

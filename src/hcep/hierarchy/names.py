@@ -95,7 +95,8 @@ def nearly_same(names: Iterable[str]) -> list[tuple[str, str]]:
     """Pairs of long names whose keys differ in one letter: missing, added, changed, or two swapped.
 
     Two such keys share a key with one letter deleted (or one is that key), so only names with a common deletion are
-    compared: time grows with the letters, not with the pairs. Names that differ in a digit are not misspelled.
+    compared: time grows with the letters, not with the pairs. Names that differ in a digit are not misspelled, so digits
+    are never deleted.
     """
     by_key: dict[str, str] = {}
     for name in names:
@@ -110,14 +111,22 @@ def _buckets(keys: list[str]) -> Iterator[list[int]]:
 
     By hash, because few of a million deletions are needed again; collisions are sorted out by the full comparison.
     """
-    shorter = [{key, *(key[:i] + key[i + 1 :] for i in range(len(key)))} for key in keys]
-    owner = np.repeat(np.arange(len(keys)), [len(several) for several in shorter])
-    hashes = np.fromiter((hash(text) for several in shorter for text in several), dtype=np.int64, count=len(owner))
+    n_shorter: list[int] = []
+
+    def deletions() -> Iterator[int]:
+        for key in keys:
+            shorter = {key, *(key[:i] + key[i + 1 :] for i, c in enumerate(key) if not c.isdigit())}
+            n_shorter.append(len(shorter))
+            yield from map(hash, shorter)
+
+    hashes = np.fromiter(deletions(), dtype=np.int64)
     order = np.argsort(hashes, kind="stable")
+    owner = np.repeat(np.arange(len(keys)), n_shorter)[order]
     starts = np.flatnonzero(np.diff(hashes[order], prepend=hashes[order][:1] - 1))
-    for bucket in np.split(owner[order], starts[1:]) if len(starts) < len(owner) else []:
-        if 1 < len(bucket) <= MAX_ALIKE:
-            yield bucket.tolist()
+    ends = np.append(starts[1:], len(owner))
+    alike = (ends - starts > 1) & (ends - starts <= MAX_ALIKE)
+    for start, end in zip(starts[alike].tolist(), ends[alike].tolist(), strict=True):
+        yield owner[start:end].tolist()
 
 
 def _is_slip(a: str, b: str) -> bool:

@@ -7,12 +7,12 @@ import re
 import tomllib
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
 from typing import Any
+from xml.parsers import expat
 
 from hcep._checks import require
 from hcep.errors import csv_problem, quote, quoted
@@ -21,7 +21,7 @@ from hcep.hierarchy.formats.source import MAX_BYTES, Source
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 NAMED = {"tab": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
 #: Most columns of a table, and most cells of a workbook, also empty ones between others.
-MAX_COLUMNS, MAX_CELLS = 200, 5_000_000
+MAX_COLUMNS, MAX_CELLS = 200, 1_000_000
 #: Lines that are examined to find the delimiter.
 N_SNIFFED = 500
 
@@ -172,14 +172,12 @@ def _workbook(source: Source, sheet: str | None) -> Table:
             n_bytes = sum(part.file_size for part in packed.infolist())
             if n_bytes > 2 * MAX_BYTES:
                 raise source.fail(f"expands to {n_bytes:,} bytes; save the sheet you need as .csv")
-            n_cells = max(
-                (_reach(packed.read(name)) for name in packed.namelist() if name.startswith("xl/worksheets/")),
-                default=0,
-            )
-        if n_cells > MAX_CELLS:
-            raise source.fail(f"has a sheet of {n_cells:,} cells, most of them empty; save the part you need as .csv")
+            parts = [_Part(packed.read(name), openpyxl.utils.range_boundaries) for name in packed.namelist()]
+        _refuse_cells(source, max(part.n_cells for part in parts))
         book = openpyxl.load_workbook(io.BytesIO(source.data), data_only=True)
-        formulas = openpyxl.load_workbook(io.BytesIO(source.data))
+        _refuse_cells(source, max(page.max_row * page.max_column for page in book.worksheets))
+        has_formulas = any(part.has_formulas for part in parts)
+        formulas = openpyxl.load_workbook(io.BytesIO(source.data)) if has_formulas else book
     except Exception as error:
         if str(error).startswith(source.name):
             raise
@@ -209,13 +207,29 @@ def _workbook(source: Source, sheet: str | None) -> Table:
     return Table([(row, cells) for row, cells in rows.items() if any(cells)], marked, dates)
 
 
-def _reach(part: bytes) -> int:
-    """The cells from the first to the last of a sheet or of its merged cells, by the names of cells in its XML."""
-    places = re.findall(rb'[ :"]([A-Z]{1,3})(\d{1,7})(?=[:"])', part)
-    columns = {
-        letters: reduce(lambda n, c: 26 * n + c - 64, letters, 0) for letters in {column for column, _ in places}
-    }
-    return max((int(row) for _, row in places), default=0) * max(columns.values(), default=0)
+class _Part:
+    """A part of a workbook: how many rows and cells its XML would make, with every cell of a range; any formulas."""
+
+    def __init__(self, content: bytes, boundaries: Callable[[str], Sequence[int]]) -> None:
+        self.n_cells, self.has_formulas, self.boundaries = 0, False, boundaries
+        parser = expat.ParserCreate(namespace_separator=" ")
+        parser.StartElementHandler = self.count
+        with suppress(expat.ExpatError):  # a picture, or XML that openpyxl refuses
+            parser.Parse(content, True)
+
+    def count(self, name: str, attributes: dict[str, str]) -> None:
+        kind = name.rpartition(" ")[2]
+        self.has_formulas |= kind == "f"
+        self.n_cells += kind in ("row", "c")
+        if kind in ("mergeCell", "hyperlink") and "ref" in attributes:
+            first, top, last, bottom = self.boundaries(attributes["ref"])
+            self.n_cells += (last - first + 1) * (bottom - top + 1)
+
+
+def _refuse_cells(source: Source, n_cells: int) -> None:
+    if n_cells > MAX_CELLS:
+        more = f"more than {MAX_CELLS:,}, with the empty ones between others"
+        raise source.fail(f"has a sheet of {n_cells:,} cells, {more}; save the part you need as .csv")
 
 
 def _cell(source: Source, cell: Any, formulas: Any) -> str:
