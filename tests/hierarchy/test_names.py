@@ -77,14 +77,14 @@ def test_five_thousand_names_are_not_compared_in_pairs():
 
 
 def test_long_names_with_numbers_are_compared_in_little_time_and_memory():
-    names = [f"{'specimen ' * 9}{i}" for i in range(10_000)] + ["golden retriver", "golden retriever"]
+    names = [f"{'specimen ' * 9}{i}" for i in range(3_000)] + ["golden retriver", "golden retriever"]
     start = time.process_time()
     tracemalloc.start()
     assert nearly_same(names) == [("golden retriver", "golden retriever")]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert time.process_time() - start < 4
-    assert peak < 50_000_000
+    assert time.process_time() - start < 3
+    assert peak < 20_000_000
 
 
 @pytest.mark.parametrize(
