@@ -85,6 +85,13 @@ def test_integer_labels_come_back_as_integers(images, model, kind, hierarchy):
     assert (fitted.predict(X) == labels).mean() > 0.9
 
 
+def test_nullable_integers_of_pandas_are_integer_labels(images, model):
+    pandas = pytest.importorskip("pandas", reason="comes with the extra test")
+    X, y = images
+    fitted = HCEPClassifier(TREE).fit(X, pandas.Series(y, dtype="Int64"))
+    assert fitted.predict(X).tolist() == model.predict(X).tolist()
+
+
 def test_an_integer_label_above_the_classes_means_one_of_them(images):
     X, y = images
     labels = np.where(np.arange(60) % 10 == 0, 10 + (y > 2), y)

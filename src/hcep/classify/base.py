@@ -337,7 +337,13 @@ class ConceptEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 def as_labels(y: Any) -> Any:
-    """Labels as one array; a list of concepts, of which one is right, stays one label."""
+    """Labels as one array; a list of concepts, of which one is right, stays one label.
+
+    Nullable integers of pandas stay integers, which scikit-learn would turn into floats.
+    """
+    kind: Any = getattr(y, "dtype", None)
+    if getattr(kind, "kind", "") in ("i", "u") and hasattr(kind, "numpy_dtype"):
+        return y.to_numpy(kind.numpy_dtype)
     if not isinstance(y, list | tuple) or not any(isinstance(label, list | tuple | set | frozenset) for label in y):
         return y
     labels = np.empty(len(y), dtype=object)

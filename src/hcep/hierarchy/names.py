@@ -95,7 +95,7 @@ def nearly_same(names: Iterable[str]) -> list[tuple[str, str]]:
     """Pairs of long names whose keys differ in one letter: missing, added, changed, or two swapped.
 
     Two such keys share a key with one letter deleted (or one is that key), so only names with a common deletion are
-    compared: time grows with the letters, not with the pairs. Names that differ in a digit are not misspelled: digits stay.
+    compared: time grows with the letters, not with the pairs. Digits stay: names that differ in one are not misspelled.
     """
     by_key: dict[str, str] = {}
     for name in names:
