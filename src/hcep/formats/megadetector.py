@@ -92,7 +92,7 @@ def read_annotations(source: Path, boxes: str | None = None) -> Annotations:
                 reason = "video"
             photos.append(PhotoLabels(photo.file, boxes=wanted, reason=reason))
     annotations = annotations_of(photos)
-    if not annotations.regions:
+    if not (annotations.regions or annotations.unused):
         kinds = " or ".join(map(cut, names))
         raise HCEPError(f"{source.name} has no box of {kinds} with a confidence of at least {conf:g}")
     return annotations

@@ -2,12 +2,14 @@
 
 import os
 import re
+from collections import Counter
 from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from hcep.datasets.image_dataset import DatasetError, ImageDataset, canonical_split, choose_splits
 from hcep.datasets.layouts.listing import LayoutOptions, image_files
+from hcep.embeddings.images import not_used
 from hcep.errors import quote, quoted
 from hcep.formats import FORMATS, format_of, read_annotations
 from hcep.hierarchy.names import loose_key
@@ -26,6 +28,15 @@ def read(source: Path, options: LayoutOptions) -> ImageDataset:
     annotations = read_annotations(source, options.boxes)
     left_out = {} if options.unlabelled else annotations.left_out
     regions = [one for one in annotations.regions if one.id not in left_out]
+    unused = [*annotations.unused, *left_out.items()]
+    if unused and not regions:
+        raise DatasetError(
+            f"{str(source)!r}: {not_used([reason for _, reason in unused], len(unused), 'images or boxes')}"
+        )
+    counts = Counter(one.id for one in regions)
+    twice = next((one.file for one in regions if counts[one.id] > 1), None)
+    if twice is not None:
+        raise DatasetError(f"{str(source)!r} lists {quote(twice)} more than once; list each image once")
     splits = [None if one.split is None else canonical_split(one.split) for one in regions]
     wanted = [] if options.split is None else choose_splits(splits, options.split, source)
     rows = [row for row, split in enumerate(splits) if not wanted or split in wanted]
@@ -33,7 +44,7 @@ def read(source: Path, options: LayoutOptions) -> ImageDataset:
     files = {name: folder.find(name) for name in dict.fromkeys(regions[row].file for row in rows)}
     if files and not any(os.path.isfile(folder.path / file) for file in files.values()):
         raise DatasetError(
-            f"none of the {len(files):,} images listed in {str(source)!r} is below {str(folder.path)!r}: "
+            f"no image that {str(source)!r} lists is below {str(folder.path)!r}: "
             f"{quoted(files, 2)}; put the file into the folder of the images, or beside it"
         )
     return ImageDataset(
@@ -43,7 +54,7 @@ def read(source: Path, options: LayoutOptions) -> ImageDataset:
         [regions[row].label for row in rows],
         [splits[row] for row in rows],
         boxes=[regions[row].box for row in rows],
-        unused=[*annotations.unused, *left_out.items()],
+        unused=unused,
     )
 
 
