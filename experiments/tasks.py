@@ -265,7 +265,7 @@ def _from_npz(
     name: str, file: Path, note: str, encoder: str = LITE, tree: Hierarchy | None = None, labels: str = "wnids"
 ) -> Task:
     """Read a task from a file; without splits, every other image is for training."""
-    arrays = read_embeddings(file, label_names=labels)
+    arrays = read_embeddings(file, label=labels)
     assert arrays.labels is not None
     train = np.arange(len(arrays)) % 2 == 0 if arrays.splits is None else arrays.splits == "train"
     ids = arrays.paths[train] if arrays.paths is not None else None

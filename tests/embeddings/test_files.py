@@ -77,12 +77,14 @@ def test_integer_labels_and_their_names(tmp_path):
     path = tmp_path / "x.npz"
     np.savez(path, features=X, y=np.array([0, 1, 0, 1, 2, 2]), wnids=np.array(["cat", "dog", "fox"]))
     assert read_embeddings(path).labels.tolist() == ["cat", "dog", "cat", "dog", "fox", "fox"]
-    assert read_embeddings(path, label_names="wnids").labels.tolist() == ["cat", "dog", "cat", "dog", "fox", "fox"]
-    assert read_embeddings(path, label_names=["a", "b", "c"]).labels[4] == "c"
-    with pytest.raises(StoreError, match=r"x.npz': labels go from 0 to 2, but there are 2 class names"):
-        read_embeddings(path, label_names=["a", "b"])
+    assert read_embeddings(path, label="wnids").labels.tolist() == ["cat", "dog", "cat", "dog", "fox", "fox"]
     with pytest.raises(StoreError, match=r"x.npz' has no 'wnid', only .*\. Near matches: 'wnids'"):
-        read_embeddings(path, label_names="wnid")
+        read_embeddings(path, label="wnid")
+    with pytest.raises(StoreError, match=r"x.npz' has no 'class_names', only"):
+        read_embeddings(path, label="class_names")
+    np.savez(path, features=X, y=np.array([0, 1, 0, 1, 2, 2]), wnids=np.array(["cat", "dog"]))
+    with pytest.raises(StoreError, match=r"x.npz': labels go from 0 to 2, but there are 2 class names"):
+        read_embeddings(path)
 
 
 def test_arrays_with_other_names(tmp_path):
@@ -98,7 +100,7 @@ def test_arrays_with_other_names(tmp_path):
 
 
 def test_the_real_files():
-    data = read_embeddings(shared_file("data/imagenette_efficientnet_lite2.npz"), label_names="wnids")
+    data = read_embeddings(shared_file("data/imagenette_efficientnet_lite2.npz"), label="wnids")
     assert data.X.shape == (13394, 1280)
     assert len(set(data.labels.tolist())) == 10
     assert set(data.splits.tolist()) == {"train", "val"}

@@ -86,7 +86,7 @@ def test_embeddings_are_explained_as_the_estimator_classifies_them(bears):
 def test_photos_can_be_files_folders_globs_and_images(folder, pictures):
     by_folder = by_colour(pictures, folder)
     assert [one.file for one in by_folder] == [str(pictures / "blue.png"), str(pictures / "red.png")]
-    assert by_folder.skipped == [(str(pictures / "broken.jpg"), "not an image, or not in a format that can be read")]
+    assert by_folder.skipped == [(str(pictures / "broken.jpg"), "not an image or not in a format that can be read")]
     by_name = by_colour([str(pictures / "red.png"), pictures / "*.png"], str(folder))
     assert [one.label for one in by_name] == [by_folder[i].label for i in (1, 0, 1)]
     with Image.open(pictures / "red.png") as red:

@@ -186,7 +186,7 @@ def test_a_deadly_image_is_skipped_with_the_reason(nodes: Any, photos: Path, tmp
     report = hcep.ray.encode(photos, encoder(tmp_path / "log"), tmp_path / "store", n_workers=2, **SIZES)
     reasons = {one.id: one.reason for one in report.skipped}
     assert reasons == {
-        "a/04.png": "not an image, or not in a format that can be read",
+        "a/04.png": "not an image or not in a format that can be read",
         "b/09.png": "the worker that opened it crashed",
     }
     store = EmbeddingStore(tmp_path / "store")

@@ -106,7 +106,7 @@ def test_bad_images_are_skipped_with_their_reason(photos: Path, make, tmp_path: 
     (photos / "a" / "2.png").write_bytes(b"no image")
     skipped = encode_here(photos, make, tmp_path / "store")
     assert [(one.id, one.reason) for one in skipped] == [
-        ("a/2.png", "not an image, or not in a format that can be read")
+        ("a/2.png", "not an image or not in a format that can be read")
     ]
     assert skipped[0].path == str(photos / "a" / "2.png")
     encode_images(photos, make(), tmp_path / "one", **SIZES)

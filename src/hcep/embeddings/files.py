@@ -37,7 +37,6 @@ MAX_HEADER = 10_000
 #: Arrays of an ``.npz`` file that name the classes which integer labels count, the preferred one first.
 CLASS_NAMES = ("wnids", "label_names", "class_names")
 
-LabelNames = Sequence[str] | str | None
 _HUB_FILE = re.compile(r"(\w+)-\d{5}-of-\d{5}\.parquet", re.ASCII)
 
 
@@ -65,7 +64,6 @@ def read_embeddings(
     vectors: str | None = None,
     label: str | None = None,
     labels: str | os.PathLike[str] | None = None,
-    label_names: LabelNames = None,
     in_memory: int | None = None,
 ) -> Embeddings:
     """Read the embeddings of a store, a file of arrays or a table.
@@ -80,10 +78,10 @@ def read_embeddings(
     default_split : the split to read if `split` is None and the data has it
     vectors : name of the array, key or column with the vectors, if it is not a usual one. In a table it may stand for
         several columns: ``"a,b,c"``, ``"f*"`` or ``"f0:f511"``.
-    label : name of the array, key or column with the labels, if it is not a usual one
+    label : name of the array, key or column with the labels, if it is not a usual one. In an ``.npz`` file it may be an
+        array of names of the classes that integer labels count; by default an array or metadata of the file under a
+        usual name, and without any, the integers become text.
     labels : a file of labels, one per vector (``.npy``, ``.txt``, ``.csv`` or ``.tsv``), used instead of the data's own
-    label_names : names of the classes that integer labels count: a list, or the name of an array in an ``.npz`` file.
-        By default an array or metadata of the file under a usual name; without any, the integers become text.
     in_memory : if a store has more images than this, its vectors stay on disk: ``Embeddings.X`` is then the store
 
     >>> import numpy as np
@@ -96,7 +94,7 @@ def read_embeddings(
     if not isinstance(path, str | os.PathLike) or is_store(path):
         return _read_store(path, split, default_split, in_memory)
     source = Path(path)
-    embeddings = _read_file(source, vectors, label if labels is None else None, label_names)
+    embeddings = _read_file(source, vectors, label if labels is None else None)
     if labels is not None:
         embeddings = replace(embeddings, labels=read_labels(Path(labels), label))
     _check_shapes(source, embeddings)
@@ -129,7 +127,7 @@ def _read_store(path: Any, split: str | None, default_split: str | None, in_memo
     return Embeddings(part.to_numpy(np.float32), **columns, encoder=store.encoder, source=source)
 
 
-def _read_file(source: Path, vectors: str | None, label: str | None, label_names: LabelNames) -> Embeddings:
+def _read_file(source: Path, vectors: str | None, label: str | None) -> Embeddings:
     kind = _kind(source)
     if kind is None:
         what = "no embeddings at" if source.exists() else "there is no file or folder"
@@ -145,7 +143,7 @@ def _read_file(source: Path, vectors: str | None, label: str | None, label_names
             "write the vectors as .npy, which is not read into memory, and pass --labels FILE, or split the file"
         )
     try:
-        return replace(READERS[kind](source, vectors, label, label_names), source=str(source))
+        return replace(READERS[kind](source, vectors, label), source=str(source))
     except (StoreError, MissingExtraError):
         raise
     except MemoryError:
@@ -187,33 +185,30 @@ def _check_shapes(source: Path, embeddings: Embeddings) -> None:
 # -- one reader per format ---------------------------------------------------------------------------------------------
 
 
-def _read_npy(source: Path, vectors: str | None, label: str | None, label_names: LabelNames) -> Embeddings:
+def _read_npy(source: Path, vectors: str | None, label: str | None) -> Embeddings:
     with source.open("rb") as file:
         _, shape, _ = _npy_header(file)
     # An array without elements cannot be mapped.
     return Embeddings(np.load(source, mmap_mode="r" if np.prod(shape) else None, allow_pickle=False))
 
 
-def _read_npz(source: Path, vectors: str | None, label: str | None, label_names: LabelNames) -> Embeddings:
+def _read_npz(source: Path, vectors: str | None, label: str | None) -> Embeddings:
     with zipfile.ZipFile(source) as archive:
         present = [name.removesuffix(".npy") for name in archive.namelist()]
         by_names = label in CLASS_NAMES
-        if label_names is None or by_names:
-            label_names = label if by_names else next((name for name in CLASS_NAMES if name in present), None)
+        named = label if by_names else next((name for name in CLASS_NAMES if name in present), None)
         names = _require_vectors(source, {"vectors": vectors, "labels": None if by_names else label}, present)
         parts: dict[str, Any] = {part: array_of_npz(source, archive, name) for part, name in names.items()}
-        named = label_names if isinstance(label_names, str) else None
-        if named is not None:
-            if named not in present:
-                raise absent(source, named, present)
-            label_names = array_of_npz(source, archive, named).tolist()
+        if named is not None and named not in present:
+            raise absent(source, named, present)
+        class_names = None if named is None else array_of_npz(source, archive, named).tolist()
     if "paths" in parts and parts["paths"].dtype.kind not in "US":
         del parts["paths"]  # `images` may hold pixels instead of paths
     labels = parts.get("labels")
     counted = labels is not None and labels.dtype.kind in "iu"
-    if named is not None and _name_images(label_names, labels, len(parts["vectors"]), by_names):
-        labels, names["labels"], counted = np.array(label_names, dtype=np.str_), named, False
-    parts["labels"] = named_labels(source, labels, label_names)
+    if named is not None and _name_images(class_names, labels, len(parts["vectors"]), by_names):
+        labels, names["labels"], counted = np.array(class_names, dtype=np.str_), named, False
+    parts["labels"] = named_labels(source, labels, class_names)
     text: dict[str, Any] = {part: _without_empty(parts.get(part)) for part in COLUMNS}
     others = [name for name in CLASS_NAMES if name in present and name != named]
     by_name = f", named by {quote(named)}" if counted and named else ""
@@ -236,7 +231,7 @@ def _name_images(names: Any, labels: NDArray[Any] | None, n_images: int, request
     return 0 < len(pairs) == len(set(labels.tolist())) < n_images
 
 
-def _read_torch(source: Path, vectors: str | None, label: str | None, label_names: LabelNames) -> Embeddings:
+def _read_torch(source: Path, vectors: str | None, label: str | None) -> Embeddings:
     """A tensor, a pair of vectors and labels, or a dict of tensors and lists."""
     content = read_torch_file(source)
     if isinstance(content, list | tuple) and len(content) == 2:
@@ -245,7 +240,7 @@ def _read_torch(source: Path, vectors: str | None, label: str | None, label_name
         return Embeddings(np.asarray(content))
     names = _require_vectors(source, {"vectors": vectors, "labels": label}, [str(key) for key in content])
     parts: dict[str, Any] = {part: np.asarray(content[name]) for part, name in names.items()}
-    parts["labels"] = named_labels(source, parts.get("labels"), label_names)
+    parts["labels"] = named_labels(source, parts.get("labels"), None)
     text = {part: values for part in COLUMNS if (values := parts.get(part)) is not None}
     for part, values in text.items():
         if values.dtype.kind not in "iuU":
@@ -253,14 +248,14 @@ def _read_torch(source: Path, vectors: str | None, label: str | None, label_name
     return Embeddings(parts["vectors"], **{part: values.astype(np.str_) for part, values in text.items()})
 
 
-def _read_table(source: Path, vectors: str | None, label: str | None, label_names: LabelNames) -> Embeddings:
+def _read_table(source: Path, vectors: str | None, label: str | None) -> Embeddings:
     from hcep.embeddings import tables  # loads pyarrow
 
-    return tables.read_table(source, vectors, label, label_names)
+    return tables.read_table(source, vectors, label)
 
 
 #: Readers by the file name's suffix; "folder" is a folder of Hugging Face's datasets, clip-retrieval or LanceDB.
-READERS: dict[str, Callable[[Path, str | None, str | None, LabelNames], Embeddings]] = {
+READERS: dict[str, Callable[[Path, str | None, str | None], Embeddings]] = {
     ".npy": _read_npy,
     ".npz": _read_npz,
     ".parquet": _read_table,

@@ -134,7 +134,7 @@ def open_image(
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise ImageProblem(f"too large: {error}", path) from error
     except UnidentifiedImageError as error:
-        raise ImageProblem("not an image, or not in a format that can be read", path) from error
+        raise ImageProblem("not an image or not in a format that can be read", path) from error
     except Exception as error:
         # Pillow's decoders raise anything from OSError to struct.error and MemoryError for a damaged file.
         raise ImageProblem(_in_one_line(error), path) from error

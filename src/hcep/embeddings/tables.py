@@ -107,11 +107,11 @@ class _Table(NamedTuple):
         return values.astype(np.str_) if all(value is not None for value in values) else values
 
 
-def read_table(source: Path, vectors: str | None, label: str | None, label_names: Any) -> Embeddings:
+def read_table(source: Path, vectors: str | None, label: str | None) -> Embeddings:
     """Read a table; parameters are those of `read_embeddings`."""
     if source.is_dir() or source.suffix.lower() != ".parquet":
         table = _in_memory(source, _read_whole(source, label))
-        return _embeddings(table, vectors, label, label_names)
+        return _embeddings(table, vectors, label)
     with pq.ParquetFile(source) as file:
         _refuse_bomb(source, file)
 
@@ -120,7 +120,7 @@ def read_table(source: Path, vectors: str | None, label: str | None, label_names
                 yield from file.read_row_group(group, columns=[name]).column(name).chunks
 
         table = _Table(source, file.schema_arrow, file.metadata.num_rows, chunks)
-        return _embeddings(table, vectors, label, label_names)
+        return _embeddings(table, vectors, label)
 
 
 def _read_whole(source: Path, label: str | None) -> pa.Table:
@@ -180,7 +180,7 @@ def label_column(source: Path, column: str | None) -> NDArray[Any]:
 # -- which column is what ----------------------------------------------------------------------------------------------
 
 
-def _embeddings(table: _Table, vectors: str | None, label: str | None, label_names: Any) -> Embeddings:
+def _embeddings(table: _Table, vectors: str | None, label: str | None) -> Embeddings:
     names = _other_columns(table, label)
     dimensions = _vector_columns(table, vectors, set(names.values()))
     used = (*dimensions, *names.values())
@@ -189,7 +189,7 @@ def _embeddings(table: _Table, vectors: str | None, label: str | None, label_nam
         names["labels"] = texts.pop()
     columns: dict[str, Any] = {part: table.texts(name) for part, name in names.items()}
     if "labels" in names:
-        class_names = label_names or _class_names(table.schema, names["labels"])
+        class_names = _class_names(table.schema, names["labels"])
         columns["labels"] = named_labels(table.path, columns["labels"], class_names)
         if label is None:
             _refuse_fractions(table, names["labels"], columns["labels"])

@@ -13,12 +13,10 @@ import hcep
 from hcep._files import write_text
 from hcep.errors import HCEPError
 from hcep.formats.answers import write_rows
+from hcep.formats.speciesnet import PARTS as RANKS
 from hcep.hierarchy import Hierarchy
 from hcep.models.loading import SavedModel
 from hcep.models.onnx_export import export_onnx, includes_encoder
-
-#: The ranks that AddaxAI knows, in its order.
-RANKS = ("class", "order", "family", "genus", "species")
 
 
 def export_addaxai(model: SavedModel, folder: Path, encoder: str | None = None) -> None:

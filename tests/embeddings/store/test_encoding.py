@@ -460,7 +460,7 @@ def test_broken_images_are_listed_once_and_not_decoded_again(items, store, monke
     first = encode(items, store)
     assert (first.n_encoded, first.n_skipped) == (28, 2)
     assert reasons(first) == {
-        items[3].path.name: "not an image, or not in a format that can be read",
+        items[3].path.name: "not an image or not in a format that can be read",
         items[11].path.name: "empty file",
     }
     before = contents(store)
