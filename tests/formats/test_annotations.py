@@ -171,6 +171,16 @@ def write(folder: Path, files: dict[str, str], source: str) -> Path:
             "x.json",
             [("a.jpg", "cat", "a.jpg")],
         ),
+        (
+            {"x.json": coco([image(file="/data/local-files/?d=cam%201/c.jpg")], [A_CAT]), "cam 1/c.jpg": ""},
+            "x.json",
+            [("/data/local-files/?d=cam%201/c.jpg", "cat", "cam 1/c.jpg")],
+        ),
+        (
+            {"x.json": coco([image(file="/data/upload/1/0123abcd-b.jpg")], [A_CAT])},
+            "x.json",
+            [("/data/upload/1/0123abcd-b.jpg", "cat", "b.jpg")],
+        ),
         # Camtrap DP, the folder or the file that describes it
         (package(), ".", [("a.jpg", "Felis catus", "a.jpg")]),
         (package(), "datapackage.json", [("a.jpg", "Felis catus", "a.jpg")]),

@@ -16,7 +16,7 @@ from hcep.formats import decode
 from hcep.formats.annotations import Annotations, PhotoLabels, annotations_of
 from hcep.formats.answers import AnsweredImage, Writing, by_file
 
-LOCAL = "/data/local-files/?d="
+LOCAL, UPLOAD = "/data/local-files/?d=", "/data/upload/"
 #: Keys of a result's value that hold labels: lists of names, or of paths of names for a taxonomy.
 LABELS = ("rectanglelabels", "choices", "taxonomy", "labels")
 SIDES = ("x", "y", "width", "height")
@@ -47,7 +47,7 @@ def read_annotations(source: Path) -> Annotations:
 def _photo(task: _Task) -> PhotoLabels:
     texts = [value for value in task.data.values() if isinstance(value, str)]
     images = [text for text in texts if text.lower().endswith(IMAGE_SUFFIXES)]
-    file = _file(next(iter(images or texts), ""))
+    file = path_in(next(iter(images or texts), ""))
     results = next((one.result for one in task.annotations if not one.was_cancelled), None) or []
     # A box and what is said of it are two results with one id.
     labels = dict[str, set[str]]()
@@ -77,13 +77,13 @@ def _upright(result: _Result, value: dict[str, Any]) -> list[float]:
     return [min(across), min(down), max(across) - min(across), max(down) - min(down)]
 
 
-def _file(url: str) -> str:
-    """The path in the address of an image, which is a local file, an upload or anything else with a path."""
+def path_in(url: str) -> str:
+    """The path in Label Studio's address of an image: a local file, an upload or anything else with a path."""
     path = unquote(url.partition("?d=")[2] or url)
     name = path.rpartition("/")[2]
     prefix, dash, rest = name.partition("-")
     # An uploaded file gets eight random characters before its name.
-    return rest if path.startswith("/data/upload/") and dash and len(prefix) == 8 else path.removeprefix("/data/")
+    return rest if path.startswith(UPLOAD) and dash and len(prefix) == 8 else path.removeprefix("/data/")
 
 
 def write(answers: Iterable[AnsweredImage], output: Path, writing: Writing) -> None:

@@ -12,6 +12,7 @@ from hcep.datasets.layouts.listing import LayoutOptions, image_files
 from hcep.embeddings.images import not_used
 from hcep.errors import quote, quoted
 from hcep.formats import FORMATS, format_of, read_annotations
+from hcep.formats.label_studio import LOCAL, UPLOAD, path_in
 from hcep.hierarchy.names import loose_key
 
 LOOKS_FOR = ", ".join(one.title for one in FORMATS.values() if one.holds & {"labels", "boxes"})
@@ -71,7 +72,10 @@ class FolderOfFiles:
         the start of one of them; case, blanks, underscores, hyphens and the form of accents do not matter. Raises
         DatasetError if several files match, or if the name leads out of the folder.
         """
-        local = unquote(urlparse(name).path) if ON_THE_WEB.match(name) else name
+        local = (
+            path_in(name) if name.startswith((LOCAL, UPLOAD)) else name
+        )  # also in files that Label Studio exports as COCO
+        local = unquote(urlparse(name).path) if ON_THE_WEB.match(name) else local
         parts = [part for part in re.split(r"[/\\]+", local) if part not in ("", ".")]
         if ".." in parts:
             raise DatasetError(
