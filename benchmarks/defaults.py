@@ -63,7 +63,7 @@ def rows(task: Task, shots: list[int], n_seeds: int, tick: Callable[[], None]) -
             for seed in range(n_seeds if k < task.images_per_class else 1):
                 drawn = task.shots(k, seed)
                 model = make(drawn.hierarchy)
-                graded = grade(model, (drawn.X_val, drawn.y_val), (drawn.X, drawn.y), energy=False)
+                graded = grade(model, (drawn.X_val, drawn.y_val), (drawn.X, drawn.y))
                 yield {"label": label, "shots": k, "seed": seed, **graded.row(), OF_IMAGES: packed(graded.scores)}
             tick()
 

@@ -78,10 +78,10 @@ def measured(cell: Cell, task: Task, method: Any = None, *, images: bool = True,
     """
     train = (task.X, task.y) if method is None else None
     method = estimator(cell, task, **options) if method is None else method
-    graded = grade(method, (task.X_val, task.y_val), train, energy=False, hierarchy=task.hierarchy)
+    graded = grade(method, (task.X_val, task.y_val), train, hierarchy=task.hierarchy)
     if cell["method"] in LOOKED_UP:
         graded = with_looked_up_paths(graded, task)
-    metrics = {k: v for k, v in graded.row().items() if not k.startswith(("explained_", "reconstruction", "prefix_"))}
+    metrics = {k: v for k, v in graded.row().items() if not k.startswith("prefix_")}
     row = {**cell, "label": labelled(cell), **metrics, "n_train": len(task.y), "n_val": len(task.y_val)}
     return {**row, OF_IMAGES: packed(graded.scores)} if images else row, graded
 

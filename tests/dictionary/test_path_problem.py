@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from hcep import ConceptDictionary, Hierarchy
 from hcep.dictionary import DependentAtomsWarning
+from hcep.dictionary.path_problem import along_supports
 
 laws = settings(max_examples=25, deadline=None)
 
@@ -276,3 +277,23 @@ def test_only_the_latest_problems_are_kept(pets_dictionary):
     for anchor in (1.0, 2.0, 3.0, 4.0):
         pets_dictionary.path_problem(anchor)
     assert pets_dictionary.path_problem(0.5) is not first
+
+
+@given(st.integers(0, 2**32 - 1))
+@laws
+def test_atoms_of_a_support_explain_what_a_projection_onto_them_does(seed):
+    rng = np.random.default_rng(seed)
+    atoms, x = rng.standard_normal((8, 5)), rng.standard_normal((6, 5))
+    order = np.array([np.append(rng.permutation(8)[:3], -1) for _ in range(6)])
+    order[0, 1:] = -1
+    for at, along, _ in along_supports(x, atoms, order):
+        for i, explained in zip(at, np.cumsum(along**2, axis=1), strict=True):
+            for n, energy in enumerate(explained, start=1):
+                own = atoms[order[i, :n][order[i, :n] >= 0]]
+                left = x[i] - own.T @ np.linalg.lstsq(own.T, x[i], rcond=None)[0]
+                assert energy == pytest.approx(x[i] @ x[i] - left @ left, abs=1e-9)
+
+
+def test_equal_atoms_explain_once():
+    ((_, along, _),) = along_supports(np.array([[3.0, 4.0]]), np.array([[0.0, 2.0], [0.0, 2.0]]), np.array([[0, 1]]))
+    assert along[0].tolist() == [4.0, 0.0]

@@ -159,7 +159,7 @@ def test_one_method_alone(methods):
 
 def test_the_default_columns_are_all_there(pets):
     scores = score_images([("animal", "cat")] * 3, ["cat"] * 3, pets, predicted=["cat"] * 3)
-    assert len(compare_scores({"a": scores}).metrics) == 8
+    assert len(compare_scores({"a": scores}).metrics) == 7
 
 
 def test_no_images(pets):

@@ -7,7 +7,7 @@ from hcep.classify import make_method
 from hcep.datasets import make_hierarchical_concepts
 from hcep.errors import MissingExtraError
 from hcep.evaluate import compare_scores, evaluate_method
-from hcep.evaluate.grade import grade, grade_methods
+from hcep.evaluate.grade import grade_methods
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +50,6 @@ def test_a_fitted_method_is_not_fitted_again(data):
 def test_the_result_is_kept(data, grades):
     graded = grades["nn"]
     assert np.mean(graded.result.leaves == data.y) == graded.row()["accuracy"]
-
-
-def test_energy_is_left_out_on_request(data):
-    model = make_method("nn", data.hierarchy).fit(data.X, data.y)
-    assert np.isnan(grade(model, (data.X, data.y), energy=False).row()["reconstruction_error"])
 
 
 class Lacking:

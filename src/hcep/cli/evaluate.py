@@ -37,8 +37,6 @@ TITLES = {
     "complete_path": "paths that end in a class",
     "prefix_accuracy": "accuracy down to level 1, 2, …",
     "n_atoms": "concepts per answer",
-    "reconstruction_error": "reconstruction error",
-    "explained_energy": "image explained to level 1, 2, …",
     "ece": "calibration error (ECE)",
 }
 

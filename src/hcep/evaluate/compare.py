@@ -15,8 +15,7 @@ from hcep.evaluate.table import Score, ScoreTable, metric_of
 
 #: The default columns of a table.
 DEFAULT_COLUMNS = (
-    "correct", "support_precision", "support_recall", "support_f1", "tree_distance", "one_path",
-    "reconstruction_error", "ece",
+    "correct", "support_precision", "support_recall", "support_f1", "tree_distance", "one_path", "ece",
 )  # fmt: skip
 #: Level of confidence intervals.
 LEVEL = 0.95

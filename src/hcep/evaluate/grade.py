@@ -89,7 +89,6 @@ def grade(
     train: Labelled | None = None,
     *,
     top_k: Sequence[int] = (1, 5),
-    energy: bool = True,
     hierarchy: Hierarchy | None = None,
 ) -> Graded:
     """Score one method on labelled images; with training images, fit it first. Each image is searched once.
@@ -98,7 +97,6 @@ def grade(
     ----------
     estimator : classifier as for `evaluate_method`; it must be fitted if `train` is None
     test, train : (X, y); raw embeddings and classes
-    energy : also measure reconstruction error and explained energy, which takes one more product per image
     hierarchy : hierarchy to score supports and mistakes against (default: the estimator's)
     """
     fit_seconds = 0.0 if train is None else timed(lambda: estimator.fit(*train))[1]
@@ -112,7 +110,7 @@ def grade(
     def score() -> tuple[ImageScores, Any]:
         result, answers = _answers(estimator, X)
         against = hierarchy or estimator.hierarchy_
-        return score_images(result, y, against, X=X if energy else None, top_k=top_k, **answers), result
+        return score_images(result, y, against, top_k=top_k, **answers), result
 
     (scores, result), seconds = timed(score)
     return Graded(estimator, scores, result, fit_seconds, seconds)

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hcep.errors import HCEPError, near_matches, quote
-from hcep.evaluate.energy import energy_columns
 from hcep.evaluate.statistics import expected_calibration_error, mean_known
 from hcep.evaluate.support import lca_heights, path_columns, supports_of, tree_distances
 from hcep.evaluate.truths import Truths, as_labels, class_index
@@ -104,7 +103,6 @@ def score_images(
     predicted: ArrayLike | None = None,
     probabilities: ArrayLike | None = None,
     classes: ArrayLike | None = None,
-    X: ArrayLike | None = None,
     top_k: Sequence[int] = (1, 5),
 ) -> ImageScores:
     """Score supports and predicted classes against the truths; docs/metrics.md defines the metrics.
@@ -126,7 +124,6 @@ def score_images(
     predicted : (n_images,) array of str; predicted classes (default: the most probable ones)
     probabilities : (n_images, n_classes) array, for top-k and confidence
     classes : (n_classes,) array of str; the classes of the columns of `probabilities`
-    X : (n_images, n_dims) array of raw embeddings, for reconstruction error and explained energy
     """
     truths = Truths(y, hierarchy)
     supports, labels = supports_of(result, len(truths)), truths.labels
@@ -153,7 +150,6 @@ def score_images(
     selected = getattr(result, "selected", None)
     if selected is not None and np.shape(selected)[1] == 0:  # a black box has no supports at all
         columns |= {name: np.full(len(labels), np.nan) for name in (*path_columns([], [], hierarchy), "n_atoms")}
-    columns |= energy_columns(result, X, len(labels), hierarchy.depth)
     columns["coarse"] = truths.coarse
     unlabelled = np.isnan(truths.coarse)
     columns = {name: np.where(unlabelled, np.nan, values) for name, values in columns.items()}

@@ -30,8 +30,6 @@ from hcep.models.model_encoder import embeddings_for, refuse_labels, refuse_othe
 ALL, OTHER_ANSWERS = "all", "decoders"
 #: Names of columns of `ImageScores` in the facts about one model, if they differ.
 KEYS = {"correct": "accuracy", "tree_distance": "mistake_tree_distance", "lca_height": "mistake_lca_height"}
-#: Columns with one value per level, and the name of their list.
-BY_LEVEL = {"prefix": "prefix_accuracy", "explained": "explained_energy"}
 #: Scores of each class.
 OF_CLASS = ("accuracy", "support_precision", "support_recall")
 Tell = Callable[[str], object]
@@ -81,9 +79,9 @@ class Evaluation:
         means: dict[str, Any] = {}
         intervals: dict[str, list[float]] = {}
         for score in table.scores:
-            family, mean = score.metric.rpartition("_")[0], None if math.isnan(score.mean) else score.mean
-            if family in BY_LEVEL:
-                means.setdefault(BY_LEVEL[family], []).append(mean)
+            mean = None if math.isnan(score.mean) else score.mean
+            if score.metric.startswith("prefix_"):  # one value per level
+                means.setdefault("prefix_accuracy", []).append(mean)
                 continue
             key = KEYS.get(score.metric, score.metric)
             means[key] = mean

@@ -46,9 +46,6 @@ METRICS = {
     "tree_distance": Metric("mistake distance", "lower"),
     "answer_distance": Metric("distance", "lower"),
     "lca_height": Metric("mistake LCA height", "lower"),
-    # Each method measures these two in its own metric, and a support that explains more is not always better.
-    "reconstruction_error": Metric("error", None),
-    "explained": Metric("explained", None),
     "n_atoms": Metric("atoms", None),
     "confidence": Metric("confidence", None),
     "coarse": Metric("coarse truths", None),
