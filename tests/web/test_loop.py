@@ -117,6 +117,16 @@ def test_a_notice_can_be_read_on_every_page(start_server, new_page, tmp_path, wi
 
 
 @pytest.mark.slow
+def test_photos_that_are_dropped_while_others_are_sent_are_taken_too(start_server, photos, tmp_path, page):
+    server = start_server(tmp_path / "project")
+    page.goto(server.url + "project")
+    several = page.locator("input[type=file]:not([webkitdirectory])")
+    several.set_input_files(photos[:4])
+    several.set_input_files(photos[4:6])
+    page.get_by_text("6 photos in").wait_for()
+
+
+@pytest.mark.slow
 def test_two_browsers_correct_at_once_and_nothing_is_lost(working, new_page):
     """Ada and Ben decide on the same photos and on different ones, in turns and at the same moment."""
     server, _, file = working
@@ -171,6 +181,53 @@ def test_two_browsers_correct_at_once_and_nothing_is_lost(working, new_page):
     history = ada.get_by_label("History of this photo").inner_text()
     assert "Ada" in history
     assert "none of the known classes, Ben" in history
+
+
+#: In the browser: a visitor who is faster than the pages, with the key C as soon as there is a dialog, and with the key S
+#: as soon as other words are shown after a name.
+HURRY = """() => {
+  const press = (key) => document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+  const words = () => document.querySelector(".work [role=status]")?.innerText;
+  let has_typed = false, is_named = false;
+  new MutationObserver(() => {
+    if (!has_typed && document.querySelector(".work .large")) [has_typed] = [true, press("c")];
+    if (!is_named && words()?.startsWith("2 of")) [is_named] = [true, press("s")];
+  }).observe(document.documentElement, { subtree: true, childList: true, characterData: true });
+}"""
+
+
+@pytest.mark.slow
+def test_no_key_of_a_hurried_visitor_is_lost(working, page):
+    server, _, file = working
+    page.goto(server.url + "collection")
+    queue = page.get_by_role("button", name="Most different from training")
+    queue.wait_for()
+    n_before = len(corrections_in(file)) if file.exists() else 0
+    page.evaluate(HURRY)
+    queue.click()
+    page.wait_for_function("document.activeElement.id === 'find-correct'")
+    page.wait_for_timeout(200)  # nothing takes the keyboard from the field later on
+    page.keyboard.type("church")
+    assert page.input_value("#find-correct") == "church"
+    page.keyboard.press("Enter")
+    at(page, 3)
+    assert len(corrections_in(file)) == n_before + 1
+    assert page.input_value("#find-correct") == ""
+    page.keyboard.press("e")
+    page.keyboard.press("e")
+    page.get_by_role("tab", name="Why not").wait_for()
+    assert page.get_by_role("tab", name="Why not").count() == 1
+    page.keyboard.press("c")
+    page.keyboard.press("Escape")
+    page.keyboard.press("e")
+    page.get_by_role("tab", name="Why not").wait_for(state="detached")
+    page.keyboard.press("e")
+    page.keyboard.press("s")
+    at(page, 4)
+    page.wait_for_timeout(1000)
+    assert page.get_by_role("tab", name="Why not").count() == 0  # it would explain the photo before
+    page.keyboard.press("u")
+    at(page, 1)
 
 
 @pytest.mark.slow

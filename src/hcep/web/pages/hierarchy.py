@@ -231,6 +231,7 @@ class HierarchyPage:
         with working("Measuring the effect of the move …"):
             measured = await self.engine.run(measure, self.engine, Move(synset, parent))
         h = self.hierarchy
+        self.proposal.clear()  # another move may have been proposed meanwhile
         with self.proposal, text("div", classes="card stack"):
             text("h2", f"Move “{h.name(synset)}” to “{h.name(parent)}”?", "wrap")
             if measured is None:

@@ -223,12 +223,12 @@ async def answered(collections: Collections, photos: Photos, saved: SavedModel) 
         words = text("p", f"Answering for {job.total:,} photos.", role="status")
         progress = text("progress", max=max(job.total, 1), value=job.done, aria_label="Photos done")
     if not job.task.done():
-        await client.connected(timeout=30)
+        await client.connected()
     while not job.task.done():
         await asyncio.wait([job.task], timeout=0.3)
         words.set_text(f"Photos done: {job.done:,} of {job.total:,}.")
         progress.props["value"] = job.done
-        if not client.has_socket_connection:
+        if client.is_deleted:  # a socket that is closed may come back
             return None
     shown.delete()
     # The corrections are those of now: an earlier version of the model may answer again after an undo.

@@ -23,8 +23,11 @@ from hcep.web.pages.session import PhotoSession, TrainingSummary, summaries_of
 
 #: Photos that come with scikit-learn; static/welcome.html says who took them.
 EXAMPLES = ("china.jpg", "flower.jpg")
-#: Moves the keyboard focus, and with it the page, to the answer.
-TO_ANSWER = "setTimeout(() => document.querySelector('.answer h1')?.focus(), 60)"
+#: Moves the keyboard focus, and with it the page, to the answer, unless the visitor is typing already.
+TO_ANSWER = (
+    "setTimeout(() => document.activeElement.matches('input, textarea') || "
+    "document.querySelector('.answer h1')?.focus(), 60)"
+)
 NO_PHOTOS = "Typical photos and the usual range need training photos: hcep serve --store STORE."
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from hcep.errors import counted
+from hcep.errors import HCEPError, counted
 from hcep.explain.corrections import Correction
 from hcep.hierarchy.names import with_article
 from hcep.web.collection import Collection
@@ -19,9 +19,6 @@ KEYS = (
     "Keys: A accept, 1 to 9 choose a concept, C correct, N none of these, X not this, O only this photo, W reason, "
     "S or → skip, ← back, U undo, E explain"
 )
-#: Puts the keyboard focus where keys are heard.
-FOCUS = "document.querySelector('.work')?.focus()"
-LEAVE_SEARCH = f"document.querySelector('.work > .search input').value = ''; {FOCUS}"
 FORGET_REASON = "document.querySelector('.work > .fields input[name=why]').value = ''"
 TO_EXPLANATION = "setTimeout(() => document.querySelector('.explanation')?.scrollIntoView(), 120)"
 
@@ -64,7 +61,6 @@ class Work:
             ui.keyboard(on_key=guarded(self.key), repeating=False, ignore=["input", "select", "textarea"])
         self.on_close = on_close
         self.dialog.on("hide", guarded(self.closed), args=[]).props["aria-label"] = "Work through photos"
-        ui.run_javascript(f"setTimeout(() => {FOCUS}, 60)")
 
     def close(self) -> None:
         self.dialog.close()
@@ -200,11 +196,10 @@ class Work:
             return None
         return self.choose(self.collection.model.hierarchy.ids[synset])
 
-    def find(self, act: Callable[..., Any], *args: Any) -> Any:
-        """Take what was found by its name, and leave the field for the next photo."""
+    async def find(self, act: Callable[..., Any], *args: Any) -> None:
+        """Take what was found by its name; static/frame.js leaves the field when the next photo is shown."""
+        await act(*args)
         self.search("")
-        ui.run_javascript(LEAVE_SEARCH)
-        return act(*args)
 
     def choose(self, concept: str) -> Any:
         return self.say(**correction_of(self.collection.model.hierarchy, concept))
@@ -220,8 +215,7 @@ class Work:
         photos = self.collection.photos
         rows = [row for row in self.rows if row not in self.left_out and photos.ids[row] is not None]
         if not rows:
-            notice("There is no photo to decide on: all are left out", problem=True)
-            return
+            raise HCEPError("there is no photo to decide on: all are left out")
         pairs = [(photos.ids[row], str(photos.files[row])) for row in rows]
         self.decided.append((self.at, await self.save(pairs, **what, **self.facts)))
         if self.facts["why"]:  # it was about these photos
@@ -255,10 +249,13 @@ class Work:
         if self.is_explained:
             self.hide_explanation()
             return
+        row = self.row
         with working("Reading the photo …"):
-            photo = await self.collections.photo(self.collection.photos, self.row)
+            photo = await self.collections.photo(self.collection.photos, row)
             session = PhotoSession(self.engine, photo)
             await session.ask()
+        if self.is_explained or self.rows[:1] != [row]:  # the visitor has asked twice, or has gone on meanwhile
+            return
         self.is_explained = True
         session.on_answer.append(self.redraw)  # it may have been corrected
         with self.explanation:

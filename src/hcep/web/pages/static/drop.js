@@ -42,7 +42,7 @@ export default {
     },
     async send(all) {
       const photos = all.filter(({ file, name }) => file.type.startsWith("image/") || IMAGE.test(name));
-      if (this.busy) return;
+      while (this.busy) await new Promise((wake) => setTimeout(wake, 50)); // photos that were dropped earlier come first
       if (!photos.length) {
         this.status = "There were no photos among these files.";
         return this.$emit("done", [this.status]);
@@ -64,7 +64,7 @@ export default {
     async post({ file, name }, tries = 20) {
       try {
         const answer = await fetch(window.path_prefix + this.url, { method: "POST", body: file, headers: { "X-Name": encodeURIComponent(name) } });
-        if (answer.status === 503 && tries) {
+        if ([429, 503].includes(answer.status) && tries) {
           await new Promise((wake) => setTimeout(wake, 1000));
           return this.post({ file, name }, tries - 1);
         }

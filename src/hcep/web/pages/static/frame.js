@@ -54,7 +54,9 @@ new MutationObserver(() => {
 }).observe(document.documentElement, { childList: true, subtree: true });
 
 // In the work dialog, C goes to the field for the right answer and W to the reason at once, so that what is typed next
-// arrives there. Enter leaves the name and the reason.
+// arrives there. Escape leaves a field, Enter the name and the reason, too; after Enter the right answer is left in the
+// moment in which the next photo is shown, so that no later key arrives in the field.
+let entered = false;
 document.addEventListener("keydown", (event) => {
   const field = document.querySelector({ c: ".work > .search input", w: ".work > .fields input[name=why]" }[event.key] ?? ".none");
   if (event.ctrlKey || event.metaKey || event.altKey || !field) return;
@@ -64,8 +66,18 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && event.target.matches?.(".work > .fields input")) document.querySelector(".work").focus();
+  const isName = event.target.matches?.(".work > .search input");
+  if (!isName && !event.target.matches?.(".work > .fields input")) return;
+  if (event.key === "Escape" || (event.key === "Enter" && !isName)) document.querySelector(".work").focus();
+  if (event.key === "Escape") event.stopPropagation(); // it would also close the dialog
+  if (event.key === "Enter" && isName) entered = true;
 });
+new MutationObserver((changes) => {
+  if (!entered || !changes.some((change) => change.target.matches?.(".work > .photo-card"))) return;
+  entered = false;
+  document.querySelector(".work > .search input").value = "";
+  document.querySelector(".work").focus();
+}).observe(document.documentElement, { childList: true, subtree: true });
 document.addEventListener("click", (event) => {
   const field = event.target.closest?.(".work button") && document.querySelector(".work > .search input");
   if (!field?.value) return;

@@ -1,11 +1,8 @@
 // Ways to upload a photo: drop it anywhere, paste it, choose it or take it; all go to the page's uploader.
 (() => {
-  const send = async (...files) => {
+  const send = (...files) => {
     const element = document.querySelector(".uploader");
-    if (!files.length || !element) return;
-    const uploader = getElement(element);
-    while (uploader.busy) await new Promise((wake) => setTimeout(wake, 50));
-    uploader.send(files.map((file) => ({ file, name: file.name })));
+    if (files.length && element) getElement(element).send(files.map((file) => ({ file, name: file.name })));
   };
   const photos = (files) => {
     const all = [...(files ?? [])], images = all.filter((file) => file.type.startsWith("image/"));
