@@ -89,7 +89,9 @@ def with_engine(folder, ask, **options):
     return asyncio.run(run())
 
 
-def test_a_project_is_fitted_with_another_encoder_and_answers_with_it(tmp_path):
+@pytest.fixture
+def project(tmp_path):
+    """A project that is not fitted yet, and the name of an encoder for it."""
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (extra onnx)")
     project = Project(tmp_path / "project")
     for c, (label, colour) in enumerate(COLOURS.items()):
@@ -97,7 +99,38 @@ def test_a_project_is_fitted_with_another_encoder_and_answers_with_it(tmp_path):
             project.keep_photo(file_of(picture(colour, 10 * c + i)), f"{label}/{i}.png")
     project.set_tree(TREE)
     (tmp_path / "mean.onnx").write_bytes(mean_colour())
-    name, steps = f"onnx:{tmp_path}/mean.onnx", []
+    return project, f"onnx:{tmp_path}/mean.onnx"
+
+
+def test_a_kept_photo_is_learned_from_after_a_restart(project):
+    project, name = project
+    project.set_keep(True)
+
+    async def correct():
+        engine = Engine(project=project, encoder=name, preprocessing={"size": 8})
+        try:
+            await engine.fit_project(print, lambda *step: None)
+            data = file_of(picture(COLOURS["bus"], 99))
+            photo = await engine.add_photo(data, "new.png")
+            await engine.keep_photo(photo, data, "new.png")
+            return await engine.correct(photo.id, label="cat", file="new.png")
+        finally:
+            await engine.close()
+
+    async def learn():
+        engine = Engine(project=project)
+        try:
+            return await engine.learn()
+        finally:
+            await engine.close()
+
+    assert asyncio.run(correct()).file == str(project.photos / "new.png")
+    assert asyncio.run(learn()).what.startswith("learned from 1 correction")
+
+
+def test_a_project_is_fitted_with_another_encoder_and_answers_with_it(project):
+    project, name = project
+    steps = []
     with pytest.raises(HCEPError, match=r"preprocessing of images is unknown; give .*--preprocessing"):
         Engine(project=project, encoder=name)
 

@@ -183,8 +183,8 @@ def test_two_browsers_correct_at_once_and_nothing_is_lost(working, new_page):
     assert "none of the known classes, Ben" in history
 
 
-#: In the browser: a visitor who is faster than the pages, with the key C as soon as there is a dialog, and with the key S
-#: as soon as other words are shown after a name.
+#: In the browser: a visitor who is faster than the pages, with the key C as soon as there is a dialog, and with the
+#: key S as soon as other words are shown after a name.
 HURRY = """() => {
   const press = (key) => document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
   const words = () => document.querySelector(".work [role=status]")?.innerText;
@@ -552,6 +552,29 @@ def test_a_folder_of_photos_is_a_project_that_leaves_the_photos_alone(photos, tm
     assert len(again.store) == 12
     moved = Project(shutil.move(tmp_path / "museum", tmp_path / "attic"))
     assert all(Path(path).is_file() and Path(path).is_relative_to(moved.photos) for path in moved.store.paths)
+
+
+def test_photos_without_a_folder_and_new_classes_of_corrections_do_not_stop_a_fit(photos, tmp_path):
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (extra photos)")
+    project = Project(tmp_path / "p")
+    with pytest.raises(HCEPError, match="no photos yet"):
+        project.fit(print)
+    of_class = {name: [p for p in photos if p.parent.name == wnid] for wnid, name in (CLASSES | OTHERS).items()}
+    for name in CLASSES.values():
+        for photo in of_class[name][:3]:
+            project.keep_photo(photo.read_bytes(), f"{name}/{photo.name}")
+    kept = [project.keep_photo(photo.read_bytes(), photo.name) for photo in of_class["chain saw"][:3]]
+    project.set_tree(TABLE)
+    corrections = Corrections(project.corrections, missing=True)
+    for photo in kept[:2]:
+        corrections.add(photo, label="chain saw", under="artefact")
+    notes = []
+    project.fit(notes.append)
+    assert any("3 images without a class" in note for note in notes)
+    model = read_model(project.model)
+    assert model.training.images_per_class == dict.fromkeys(CLASSES.values(), 3) | {"chain saw": 2}
+    assert model.hierarchy.parents("chain saw") == ("artefact",)
+    assert project.tree.read_text("utf-8") == TABLE
 
 
 def test_a_tree_that_cannot_be_read_leaves_the_earlier_one(tmp_path):

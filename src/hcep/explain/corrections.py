@@ -303,6 +303,12 @@ class Corrections:
         """The correction in force of each image, by hash."""
         return {image: stack[-1][0] for image, stack in list(self._by_image.items()) if stack}
 
+    def new_classes(self, hierarchy: Hierarchy) -> dict[str, str]:
+        """Classes that people named and that a hierarchy does not have, and the concept above each."""
+        known = {None, *hierarchy.ids, *map(hierarchy.name, hierarchy)}
+        new = (one for one in self.in_force.values() if one.under is not None and one.label not in known)
+        return {str(one.label): str(one.under) for one in new}
+
     def applied(self, image: Any) -> Correction | None:
         """The correction that an image's answer follows."""
         key = image_hash(image)

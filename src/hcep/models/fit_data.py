@@ -18,6 +18,7 @@ from hcep.classify import HCEPClassifier
 from hcep.classify.base import class_hierarchy, refuse_unknown
 from hcep.classify.coarse import EITHER, concepts_in
 from hcep.classify.coarse_counts import coarse_lines
+from hcep.classify.growing import with_class
 from hcep.classify.words import refuse_missing_texts
 from hcep.datasets import find_hierarchy
 from hcep.datasets.encoding import embeddings_of, tree_notes
@@ -52,6 +53,7 @@ def fit_data(
     texts: TextsOf | None = None,
     columns: Mapping[str, Any] | None = None,
     corrections: Any = None,
+    leave_out: bool = False,
     say_coarse: Path | None = None,
     progress: bool = False,
     on_note: OnNote = logger.info,
@@ -71,13 +73,14 @@ def fit_data(
     texts : text vectors of concepts by their ids in the hierarchy, see `texts_in_files` and `texts_by_encoder`
     columns : ``vectors``, ``label`` and ``labels`` of `hcep.embeddings.read_embeddings`
     corrections : `hcep.explain.corrections.Corrections`; images get the classes that it fixes
+    leave_out : leave out images without a label, unless all are without; by default they are an error
     say_coarse : a CSV file for the likeliest class of each image whose label is above the classes, and its probability;
         a file that is there is replaced
     progress : show progress bars
     on_note : called with each sentence about the data and the hierarchy; they are logged by default
     **fitting : other parameters of `fit_model`, and those of `hcep.HCEPClassifier`
     """
-    tree_above = hierarchy_above(data, hierarchy, reading, on_note)
+    tree_above = hierarchy_above(data, hierarchy, reading, on_note, corrections)
 
     @cache
     def by_concept(labels: tuple[str, ...]) -> Mapping[str, NDArray[Any]]:
@@ -101,8 +104,13 @@ def fit_data(
     images = embeddings_of(data, split, default_split="train", **place)
     for note in images.notes:
         on_note(note)
+    n_labels = 0
     if corrections is not None:
         images, n_labels = corrections.corrected(images)
+    if leave_out and images.labels is not None:
+        known = np.flatnonzero(images.labels != None)  # noqa: E711 - element by element
+        images = images.take(known) if 0 < len(known) < len(images) else images
+    if corrections is not None:
         # Forced concepts become labels of a hierarchy, which must be above the classes that others are corrected to.
         images, n_forced = corrections.corrected(images, tree_above(_classes(images.y)))
         changed = f"{n_labels + n_forced:,} of {len(images.X):,} images get another class from {corrections.path}"
@@ -193,9 +201,15 @@ def write_coarse_classes(model: HCEPClassifier, images: Embeddings, path: Path, 
 
 
 def hierarchy_above(
-    data: Path, hierarchy: str | None, reading: Mapping[str, Any] | None = None, on_note: OnNote = logger.info
+    data: Path,
+    hierarchy: str | None,
+    reading: Mapping[str, Any] | None = None,
+    on_note: OnNote = logger.info,
+    corrections: Any = None,
 ) -> Callable[[Sequence[str]], Hierarchy | None]:
     """A function from classes to the hierarchy above them; a file is read at once, so that its errors come early.
+
+    Classes that corrections added are below the concepts that were named with them, if the hierarchy is a file.
 
     The function raises HierarchyError if the hierarchy lacks a class. The error names arrays of the data whose names
     are in the hierarchy.
@@ -203,6 +217,9 @@ def hierarchy_above(
     source: Hierarchy | str | None = hierarchy
     if hierarchy not in (None, "flat", *NAMED):
         source = find_hierarchy(hierarchy, on_note=on_note, **(reading or {}))
+    if corrections is not None and isinstance(source, Hierarchy):
+        for label, parent in corrections.new_classes(source).items():
+            source = with_class(source, label, parent) if parent in source else source
 
     @cache
     def above(classes: tuple[str, ...]) -> Hierarchy | None:

@@ -139,6 +139,7 @@ class Engine:
             refuse_other_encoder(self.saved.encoder, self.store.encoder, self.store.folder)
         self._open(self.saved)
         self._photos: OrderedDict[str, Photo] = OrderedDict()
+        self._kept: dict[str, str] = {}  # where the project keeps photos that were dropped, by their ids
         self._lock, self._pool = threading.Lock(), ThreadPoolExecutor(4)
         self._n_running = self._n_decoding = 0
         self._decode = self._decoders()
@@ -325,10 +326,11 @@ class Engine:
 
     async def correct_all(self, photos: Sequence[tuple[str, str]], **what: Any) -> list[Correction]:
         """Save the same correction of photos, by their ids, with the names of their files; all at once."""
+        pairs = [(key, self._kept.get(key, file)) for key, file in photos]
 
         def save() -> list[Correction]:
             with self._lock:
-                return self._corrections.add_all(photos, **what)
+                return self._corrections.add_all(pairs, **what)
 
         return await self.run(save)
 
@@ -392,10 +394,10 @@ class Engine:
             self._decode = self._decoders()
             await decode.close()
 
-    async def keep_photo(self, data: bytes, name: str) -> None:
-        """Save a dropped photo in the project, if its owner wants that."""
-        if self.project is not None and self.project.keep:
-            await self.run(self.project.keep_photo, data, name)
+    async def keep_photo(self, photo: Photo, data: bytes, name: str, always: bool = False) -> None:
+        """Save a dropped photo in the project, if its owner wants that or `always`; corrections then say where."""
+        if self.project is not None and (always or self.project.keep):
+            self._kept[photo.id] = str(await self.run(self.project.keep_photo, data, name))
 
     async def undo_change(self) -> Change:
         """Go back to the version before the last change, and return that change."""

@@ -154,6 +154,7 @@ class Project:
     ) -> None:
         """Fit a model to the photos, with their folders as classes and labels as they were corrected.
 
+        Photos in no folder, such as those that were kept on other pages, count once somebody has corrected them.
         `on_note` gets sentences about the data.
         """
         if not self.n_photos()[0]:
@@ -166,7 +167,15 @@ class Project:
 
         try:
             with listening(stages(on_progress)):
-                fit_data(self.photos, self.model, tree, encoder=encoder, corrections=corrections, on_note=note)
+                fit_data(
+                    self.photos,
+                    self.model,
+                    tree,
+                    encoder=encoder,
+                    corrections=corrections,
+                    leave_out=True,  # photos that were dropped on other pages have no folder
+                    on_note=note,
+                )
         except HCEPError as error:
             if tree is None and str(error).startswith("--hierarchy"):
                 raise HCEPError(

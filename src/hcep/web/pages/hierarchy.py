@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from hcep.datasets import load_sample
 from hcep.embeddings.encoders import DEFAULT
+from hcep.errors import counted
 from hcep.explain.answer import arrows
 from hcep.hierarchy import Hierarchy
 from hcep.models.loading import SavedModel
@@ -127,10 +128,10 @@ class HierarchyPage:
     def draw(self, from_photos: Sequence[Finding] = ()) -> None:
         h = self.hierarchy = self.engine.hierarchy  # others may change the model meanwhile
         self.findings, self.tree.props["nodes"] = checked_nodes(self.engine.saved, tuple(from_photos))
-        n, inner = len(h.leaves), len(h) - len(h.leaves)
+        n, inner = len(h.leaves), len(h) - len(h.leaves) - 1  # without the root
         self.about.set_text(
-            f"{n:,} classes below {inner:,} concepts, with the number of training photos of each. Drag a concept to "
-            "another parent to see the effect."
+            f"{counted(n, 'class')} below {counted(inner, 'concept')}, with the number of training photos of each. "
+            "Drag a concept to another parent to see the effect."
         )
         self.draw_versions()
         self.show(self.chosen if self.chosen in h else h.root)

@@ -126,10 +126,7 @@ class Collections:
             take, keep = zone
             data = await request.body()
             photo = await self.engine.add_photo(data, name)
-            if keep and self.engine.project is not None:
-                await self.engine.run(self.engine.project.keep_photo, data, name)
-            else:
-                await self.engine.keep_photo(data, name)
+            await self.engine.keep_photo(photo, data, name, always=keep)
             await take(photo, name)
         except HCEPError as error:
             reason = error.reason if isinstance(error, ImageProblem) else str(error)

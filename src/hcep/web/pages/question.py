@@ -13,7 +13,7 @@ from hcep.hierarchy.names import with_article
 from hcep.pursuit.limits import Request
 from hcep.web.pages.frame import bar, button, clickable, notice, redrawn, tabs, text, working
 from hcep.web.pages.many import learn_card
-from hcep.web.pages.search import correction_of, name_search, new_classes, places_for_a_class, who_and_why
+from hcep.web.pages.search import correction_of, name_search, places_for_a_class, who_and_why
 from hcep.web.pages.session import PhotoSession
 
 #: Corrections that are listed, and dropped paths that are named.
@@ -107,13 +107,12 @@ def _wrong(session: PhotoSession) -> None:
 
     text("p", "Choose the right answer. It is saved at once, and you can undo it.", "soft")
     who_and_why(facts)
-    new = partial(new_classes, session.engine.corrections, h)
     _name_search(
         session,
         "Right answer",
         lambda concept: save(**correction_of(h, concept)),
         add=lambda name, under: save(label=name, under=under),
-        new=new,
+        new=lambda: session.engine.corrections.new_classes(h),
         places=lambda: places_for_a_class(h, session.path[::-1]),
     )
     with text("div", classes="line"):

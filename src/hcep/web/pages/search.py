@@ -7,7 +7,6 @@ from typing import Any
 
 from hcep.errors import close_names
 from hcep.explain.answer import percent
-from hcep.explain.corrections import Corrections
 from hcep.hierarchy import Hierarchy
 from hcep.web.pages.frame import button, clickable, guarded, on_value, redrawn, text
 
@@ -27,13 +26,6 @@ def correction_of(h: Hierarchy, concept: str) -> dict[str, str]:
     """A correction to a class or concept, as arguments of `Corrections.add`."""
     is_label = h.is_leaf(concept) or concept not in h.own_leaves
     return {"label": h.class_of(concept)} if is_label else {"force": concept}
-
-
-def new_classes(corrections: Corrections, h: Hierarchy) -> dict[str, str]:
-    """Classes that people named in corrections and that the model does not have yet, and the concept above each."""
-    labels = {c.label: c.under for c in corrections.in_force.values() if c.label is not None and c.under is not None}
-    known = {*h.ids, *map(h.name, h)}
-    return {label: under for label, under in labels.items() if label not in known}
 
 
 def places_for_a_class(h: Hierarchy, path: Sequence[str]) -> list[str]:

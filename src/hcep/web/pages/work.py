@@ -12,7 +12,7 @@ from hcep.web.collection import Collection
 from hcep.web.pages import many
 from hcep.web.pages.frame import button, clickable, guarded, notice, redrawn, text, ui, working
 from hcep.web.pages.photo import PhotoView
-from hcep.web.pages.search import correction_of, name_search, new_classes, places_for_a_class, who_and_why
+from hcep.web.pages.search import correction_of, name_search, places_for_a_class, who_and_why
 from hcep.web.pages.session import PhotoSession
 
 KEYS = (
@@ -45,14 +45,13 @@ class Work:
             self.redraw = redrawn(text("div", classes="photo-card"), self.draw)
             # The field stays while photos change, so that nothing that is typed early gets lost.
             h = collection.model.hierarchy
-            new = partial(new_classes, self.engine.corrections, h)
             with text("div", classes="search"):
                 self.search = name_search(
                     h,
                     "Correct it to",
                     partial(self.do, self.find, self.choose),
                     add=lambda name, under: self.do(self.find, partial(self.say, label=name, under=under)),
-                    new=new,
+                    new=lambda: self.engine.corrections.new_classes(h),
                     places=lambda: places_for_a_class(h, self.path),
                 )
             who_and_why(self.facts, "work-")
