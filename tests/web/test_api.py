@@ -118,8 +118,6 @@ def test_corrections_are_saved_applied_listed_and_undone(client, photos):
     [
         ("/explain", {"force": "no such concept"}, "no such concept"),
         ("/explain", {"force": "cat", "forbid": "animal"}, "cat"),
-        ("/explain", {"coverage": "0.9"}, "coverage was renamed to sure"),
-        ("/predict", {"coverage": "0.9"}, "coverage was renamed to sure"),
         ("/explain", {"sure": "90"}, "sure"),
         ("/explain", {"n_best": "0"}, "n_best"),
         ("/explain", {"objects": "many"}, "objects"),

@@ -233,7 +233,7 @@ def test_a_change_is_a_version_that_answers_at_once_and_can_be_undone(folder):
         assert "ice bear" in done.what
         # What was said of a class that is gone is kept, and has no effect.
         assert engine.corrections.in_force[red.id].label == "ice bear"
-        return before, said, (await engine.explain(red)).name, len(engine.versions())
+        return before, said, (await engine.explain(red)).name, len(engine.saved.training.history)
 
     assert with_engine(folder, ask) == ("polar bear", "ice bear", "polar bear", 0)
 

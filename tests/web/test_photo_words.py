@@ -16,7 +16,7 @@ from hcep.datasets import find_hierarchy
 from hcep.embeddings import Embeddings, import_embeddings
 from hcep.errors import HCEPError
 from hcep.web.batching import ServerBusyError
-from hcep.web.pages.session import PhotoSession, TrainingSummaries
+from hcep.web.pages.session import PhotoSession, training_summary
 from tests.explain.test_where_photos import encoder, half_red
 from tests.taxonomy.naming.bear_space import BEARS, bear_images
 from tests.web.test_engine import file_of, with_engine
@@ -153,10 +153,9 @@ def test_training_photos_give_typical_photos_and_the_range_of_coefficients(folde
     import_embeddings(arrays, tmp_path / "store", encoder="exact", fingerprint=encoder("exact").fingerprint)
 
     async def use(session):
-        training = TrainingSummaries(session.engine)
-        known = await training.of("bear")
-        assert await training.of("bear") is known
-        gone = [await training.of(label) for label in BEARS.leaves]
+        known = await training_summary(session.engine, "bear")
+        assert await training_summary(session.engine, "bear") is known
+        gone = [await training_summary(session.engine, label) for label in BEARS.leaves]
         return known, min(len(one.photos) for one in gone)
 
     known, fewest = visited(folder / "plain", use, store=tmp_path / "store")
@@ -171,7 +170,7 @@ def test_training_photos_give_typical_photos_and_the_range_of_coefficients(folde
 
 
 async def no_photos(session):
-    return await TrainingSummaries(session.engine).of("bear")
+    return await training_summary(session.engine, "bear")
 
 
 def test_meanings(folder):

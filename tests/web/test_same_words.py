@@ -207,7 +207,7 @@ def test_a_corrected_photo_has_the_same_facts_everywhere(folder, tmp_path, kind)
     assert record["corrected"] == json.loads(msgspec.json.encode(shown.correction))
     assert answer.correction.summary() == "corrected by Ann (I saw it)"
     said = f"{answer.correction.words(model.hierarchy_)}, corrected by Ann (I saw it)"
-    assert text["corrected"] == row["corrected"] == said
+    assert text["corrected"] == row["corrected"] == Prediction.of(shown, photo.name).corrected == said
     # So do the words: terminal, report and explorer.
     assert line.startswith(answer.summary())
     assert f"{answer.headline()}\n" in page

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hcep.classify import HCEPClassifier
@@ -235,7 +236,7 @@ def _lessons(wanted: Mapping[str, Correction], vectors: Vectors, base: SavedMode
     for key, one in wanted.items():
         try:
             under = new.get(one.label)
-            decision = (one if under is None else _with(one, under)).decision(base.hierarchy)
+            decision = (one if under is None else replace(one, under=under)).decision(base.hierarchy)
         except HierarchyError:
             reasons["names a concept that the model does not have"] += 1
             continue
@@ -250,10 +251,6 @@ def _lessons(wanted: Mapping[str, Correction], vectors: Vectors, base: SavedMode
             is_new = under is not None and decision.id not in base.classes.astype(str)
             lessons.append(Lesson(vectors[key], key, decision.id, under if is_new else None))
     return lessons, [f"{counted(n, 'correction')} not learned: each {reason}" for reason, n in reasons.items()]
-
-
-def _with(correction: Correction, under: str) -> Correction:
-    return Correction(correction.image, label=correction.label, under=under)
 
 
 class _Refit(NamedTuple):

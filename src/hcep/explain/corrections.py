@@ -75,6 +75,10 @@ class Correction(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
         forced = [_decision(hierarchy, name) for name in self.force]
         return max(forced, key=lambda one: hierarchy.level(one.synset), default=None)
 
+    def said(self, hierarchy: Hierarchy) -> str:
+        """What the correction says, who made it, and why."""
+        return f"{self.words(hierarchy)}, {self.summary()}"
+
     def words(self, hierarchy: Hierarchy) -> str:
         """What the correction says, by name: "Iridaceae", "none of the known classes" or "not Iris"."""
         decision, parts = self.decision(hierarchy), [f"not {_name(hierarchy, concept)}" for concept in self.forbid]

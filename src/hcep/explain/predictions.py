@@ -78,7 +78,7 @@ class Prediction(Struct, kw_only=True):
             names=[step.name for step in answer.path],
             coefficients=[step.coefficient for step in answer.path],
             residual_norm=answer.residual_norm,
-            corrected=None if answer.correction is None else answer.correction.summary(),
+            corrected=None if answer.correction is None else answer.correction.said(answer.context.model.hierarchy),
         )
 
 
@@ -331,7 +331,7 @@ def _columns(
 
 def _correct(columns: dict[str, Any], i: int, correction: Correction, hierarchy: Hierarchy) -> None:
     """Make the cells of an image say what a person said (see `Answer.corrected`)."""
-    columns["corrected"][i] = f"{correction.words(hierarchy)}, {correction.summary()}"
+    columns["corrected"][i] = correction.said(hierarchy)
     decision = correction.decision(hierarchy)
     if decision is None:
         return

@@ -95,15 +95,6 @@ class Uploads:
 Photos = Annotated[Uploads, Depends()]
 
 
-def refuse_coverage(coverage: Annotated[str | None, Form(include_in_schema=False)] = None) -> None:
-    """Say the new name of a field, which would otherwise be ignored."""
-    if coverage is not None:
-        raise HCEPError("coverage was renamed to sure")
-
-
-_RENAMED = [Depends(refuse_coverage)]
-
-
 def register(app: FastAPI, engine: Engine, seen: Counter[str]) -> None:
     """Add the API, its description and a page about it to an application; `seen` counts responses by status."""
     router = APIRouter(prefix="/api/v1")
@@ -112,7 +103,7 @@ def register(app: FastAPI, engine: Engine, seen: Counter[str]) -> None:
         photos = await uploads.photos(engine)
         return list(await asyncio.gather(*(engine.explain(photo, **options) for photo in photos)))
 
-    @router.post("/explain", responses=_responses(list[Answer]), dependencies=_RENAMED)
+    @router.post("/explain", responses=_responses(list[Answer]))
     async def explain(
         uploads: Photos,
         force: Names = [],  # noqa: B006
@@ -127,7 +118,7 @@ def register(app: FastAPI, engine: Engine, seen: Counter[str]) -> None:
         options: dict[str, Any] = {"force": force, "forbid": forbid, "why_not": why_not, "n_best": n_best}
         return _json(await answers(uploads, **options, sure=sure, n_paths=n_paths))
 
-    @router.post("/predict", responses=_responses(list[Prediction]), dependencies=_RENAMED)
+    @router.post("/predict", responses=_responses(list[Prediction]))
     async def predict(uploads: Photos, sure: Sure = SURE) -> Response:
         """The answer, the class and the path of photos, as the rows that `hcep predict` writes."""
         photos = await uploads.photos(engine)

@@ -22,6 +22,7 @@ from hcep.classify.hedging import held_out_levels, right_levels, unknown_scores,
 from hcep.classify.left_out import left_out_probabilities
 from hcep.classify.path_model import PathModel
 from hcep.classify.right_level import SURE, promise
+from hcep.dictionary.transform import unit_rows
 from hcep.embeddings import EmbeddingStore
 from hcep.embeddings.images import ImageProblem, content_hash, open_image
 from hcep.errors import HCEPError, counted
@@ -514,7 +515,7 @@ class Collection:
                 sure = "" if one.answer_probability is None else f"{one.answer_probability:.4f}"
                 cells = [one.answer or "", one.answer_name or "", sure, one.rank or "", one.label, one.name]
                 cells += [f"{one.probability:.4f}", " → ".join(self.path(row)), one.doubt, ""]
-                cells.append(f"{one.correction.words(h)}, {one.correction.summary()}")
+                cells.append(one.correction.said(h))
             photo = [self.photos.names[row], self.photos.labels[row] or ""]
             writer.writerow(map(escape_spreadsheet, [*photo, *cells]))
         return text.getvalue()
@@ -608,16 +609,11 @@ class Looks(NamedTuple):
     def of(cls, photos: Photos) -> Self:
         total: Any = 0.0
         for X in photos.blocks():
-            total = total + _units(X).sum(axis=0)
+            total = total + unit_rows(X.astype(np.float64)).sum(axis=0)
         return cls(np.asarray(total / max(len(photos.names), 1)))
 
     def __call__(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        return _units(_units(X) - self.mean)
-
-
-def _units(X: NDArray[Any]) -> NDArray[np.float64]:
-    rows = np.asarray(X, dtype=np.float64)
-    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
+        return unit_rows(unit_rows(X.astype(np.float64)) - self.mean)
 
 
 def look_alikes(
@@ -635,7 +631,7 @@ def look_alikes(
     """
     group, alike = np.full(len(points), -1, np.int32), np.zeros(len(points), np.int32)
     group[alone] = np.flatnonzero(alone)
-    units = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
+    units = unit_rows(points)
     for c in np.unique(predicted):
         own = np.flatnonzero((predicted == c) & ~alone)
         for start in range(0, len(own), COMPARED):

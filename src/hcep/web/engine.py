@@ -403,10 +403,6 @@ class Engine:
         """Go back to the version before the last change, and return that change."""
         return await self.run(self._change, lambda: undo_change(self.saved.folder))
 
-    def versions(self) -> list[Change]:
-        """The changes of the model since it was fitted, the oldest first."""
-        return read_model(self.saved.folder).training.history
-
     def _change(self, change: Callable[[], T]) -> T:
         if self.read_only:
             raise ReadOnlyModelError(

@@ -292,7 +292,7 @@ class HierarchyPage:
         self.dropped.photos = []
 
     def draw_versions(self) -> None:
-        changes = self.engine.versions()
+        changes = self.engine.saved.training.history
         self.versions.clear()
         with self.versions:
             with text("ol", classes="versions", aria_label="Versions, the newest first"):

@@ -28,6 +28,8 @@ from hcep.web.project import OnProgress
 responses = require("starlette.responses", "web", "the explorer")
 
 T = TypeVar("T")
+#: What a page does with each photo that is dropped on it.
+Take = Callable[[Photo, str], Awaitable[None]] | None
 #: Photos that may be dropped on a page, and on all open pages.
 DROPPED, DROPPED_IN_ALL = 2000, 8000
 #: Collections that are remembered.
@@ -54,7 +56,7 @@ class Collections:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.photos: OrderedDict[str, Photos] = OrderedDict()
-        self.zones: dict[str, tuple[Callable[[Photo, str], Awaitable[None]], bool]] = {}  # of the pages that are open
+        self.zones: dict[str, tuple[Take, bool]] = {}  # of the pages that are open
         self.dropped: WeakSet[Dropped] = WeakSet()
         self._jobs: OrderedDict[tuple[str, str], Job] = OrderedDict()
         self._small = lru_cache(maxsize=4096)(partial(self._jpeg, "small"))
@@ -127,7 +129,8 @@ class Collections:
             data = await request.body()
             photo = await self.engine.add_photo(data, name)
             await self.engine.keep_photo(photo, data, name, always=keep)
-            await take(photo, name)
+            if take is not None:
+                await take(photo, name)
         except HCEPError as error:
             reason = error.reason if isinstance(error, ImageProblem) else str(error)
             return refused(503 if isinstance(error, ServerBusyError) else 422, reason)
@@ -180,7 +183,7 @@ class DropZone(ui.element, component="static/drop.js"):  # type: ignore[misc, ca
     """
 
     def __init__(
-        self, collections: Collections, take: Any, words: str, on_done: Any = lambda: None, *, keep: bool = False
+        self, collections: Collections, take: Take, words: str, on_done: Any = lambda: None, *, keep: bool = False
     ) -> None:
         super().__init__()
         zone = secrets.token_urlsafe(12)

@@ -19,7 +19,7 @@ from hcep.web.pages import frame as shared
 from hcep.web.pages.frame import button, frame, guarded, notice, on_value, redrawn, text, ui, working
 from hcep.web.pages.many import Dropped, DropZone, collections_of, responses
 from hcep.web.pages.question import questions
-from hcep.web.pages.session import PhotoSession, TrainingSummary, summaries_of
+from hcep.web.pages.session import PhotoSession, TrainingSummary, training_summary
 
 #: Photos that come with scikit-learn; static/welcome.html says who took them.
 EXAMPLES = ("china.jpg", "flower.jpg")
@@ -128,7 +128,7 @@ class PhotoView:
     """A photo with its answer, its path, its concepts and all questions about it; also a link to somewhere else."""
 
     def __init__(self, session: PhotoSession, link: str, href: str) -> None:
-        self.link, self.summaries = (link, href), summaries_of(session.engine)
+        self.link = link, href
         with text("section", classes="answer"):
             words = redrawn(text("div", classes="stack", aria_live="polite"), partial(self._answer, session))
             with text("div", classes="sureness"):
@@ -217,7 +217,7 @@ class PhotoView:
         self.chosen, name = concept, session.name(concept)
         self.tree.show(concept)
         with working("Locating it in the photo …"):
-            summary = await self.summaries.of(concept)
+            summary = await training_summary(session.engine, concept)
             if self.chosen == concept:  # the visitor may have chosen another one meanwhile
                 redrawn(self.card, partial(_concept_card, session, concept, summary))
             evidence = (await session.maps()).concepts.get(concept)

@@ -1,10 +1,11 @@
 """The page of a project: choose photos, paste a tree, fit a model, look."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from hcep.errors import HCEPError, counted
-from hcep.web.engine import Engine, Photo
+from hcep.web.engine import Engine
 from hcep.web.pages import many
 from hcep.web.pages.frame import PAGES, button, frame, guarded, notice, redrawn, sentence, text, ui
 
@@ -29,6 +30,8 @@ def register(engine: Engine) -> None:
 
 
 class ProjectPage:
+    redraw_photos: Callable[[], None]
+
     def __init__(self, engine: Engine, collections: many.Collections) -> None:
         assert engine.project is not None
         self.engine, self.project, self.collections = engine, engine.project, collections
@@ -39,8 +42,9 @@ class ProjectPage:
         with text("section", classes="card stack", aria_label="Photos"):
             text("h2", "1. Photos")
             words = "Drop photos here, or a folder with one subfolder per class. They are copied into the project."
-            many.DropZone(collections, self.take, words, self.redraw_photos, keep=True).props["folders"] = True
-            self.photos = redrawn(text("div", classes="stack"), self.draw_photos)
+            zone = many.DropZone(collections, None, words, lambda: self.redraw_photos(), keep=True)
+            zone.props["folders"] = True
+            self.redraw_photos = redrawn(text("div", classes="stack"), self.draw_photos)
         with text("section", classes="card stack", aria_label="Tree"):
             text("h2", "2. Tree")
             text("p", TREE, "small soft")
@@ -56,12 +60,6 @@ class ProjectPage:
                 self.look = text("a", "Look at the photos", "button", href="/collection")
                 self.look.set_visibility(self.project.has_model)
             self.notes = text("div", classes="stack", role="status")
-
-    async def take(self, photo: Photo, name: str) -> None:
-        """The drop zone has kept the photo."""
-
-    def redraw_photos(self) -> None:
-        self.photos()
 
     def draw_photos(self) -> None:
         n, n_folders = self.project.n_photos()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -187,31 +187,18 @@ class TrainingSummary(NamedTuple):
     range: list[float]
 
 
-class TrainingSummaries:
-    """Summaries of concepts, each made once per version of the model, from its training photos or the collection."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine, self._saved = engine, engine.saved
-        self._summaries: dict[str, TrainingSummary] = {}
-
-    async def of(self, concept: str) -> TrainingSummary | None:
-        """The summary of a concept; None if there are no photos."""
-        engine, saved = self.engine, self.engine.saved
-        if saved is not self._saved:
-            self._saved, self._summaries = saved, {}
-        of_model = None if engine.project is not None else training_photos(None, saved)
-        summaries, store = self._summaries, of_model or engine.store
-        if store is not None and concept not in summaries:
-            summaries[concept] = await engine.run(_summary, store, saved.path_model, concept)
-        return summaries.get(concept)
+async def training_summary(engine: Engine, concept: str) -> TrainingSummary | None:
+    """The summary of a concept from the model's training photos or the collection; None if there are no photos."""
+    of_model = None if engine.project is not None else _photos_of(engine.saved)
+    store = of_model or engine.store
+    return None if store is None else await engine.run(_summary, store, engine.saved.path_model, concept)
 
 
-@lru_cache(maxsize=8)
-def summaries_of(engine: Engine) -> TrainingSummaries:
-    """The summaries of an engine, the same for all pages."""
-    return TrainingSummaries(engine)
+#: The training photos of a version of a model.
+_photos_of = lru_cache(maxsize=8)(partial(training_photos, None))
 
 
+@lru_cache(maxsize=4096)
 def _summary(store: EmbeddingStore, model: PathModel, concept: str) -> TrainingSummary:
     summary, inside = TrainingSummary([], []), {concept, *model.hierarchy.descendants(concept)}
     for photo in concept_photos(store, model, [concept], N_TYPICAL)[concept]:
