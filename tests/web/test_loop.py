@@ -196,6 +196,12 @@ HURRY = """() => {
 }"""
 
 
+#: In the browser: some keys at the same moment.
+PRESS = """keys => {
+  for (const key of keys) document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+}"""
+
+
 @pytest.mark.slow
 def test_no_key_of_a_hurried_visitor_is_lost(working, page):
     server, _, file = working
@@ -213,16 +219,14 @@ def test_no_key_of_a_hurried_visitor_is_lost(working, page):
     at(page, 3)
     assert len(corrections_in(file)) == n_before + 1
     assert page.input_value("#find-correct") == ""
-    page.keyboard.press("e")
-    page.keyboard.press("e")
+    page.evaluate(PRESS, "ee")
     page.get_by_role("tab", name="Why not").wait_for()
     assert page.get_by_role("tab", name="Why not").count() == 1
     page.keyboard.press("c")
     page.keyboard.press("Escape")
     page.keyboard.press("e")
     page.get_by_role("tab", name="Why not").wait_for(state="detached")
-    page.keyboard.press("e")
-    page.keyboard.press("s")
+    page.evaluate(PRESS, "es")
     at(page, 4)
     page.wait_for_timeout(1000)
     assert page.get_by_role("tab", name="Why not").count() == 0  # it would explain the photo before
