@@ -289,23 +289,10 @@ def edit_hierarchy(
 
 
 @dataclass(frozen=True, eq=False)
-class Proposal:
-    """A move of a child to a nearer parent, in the whole hierarchy and not the collapsed one.
-
-    The distances are from the child to the other parent and to its own, each averaged without the child. The ratio is
-    the square root of the scatter that the child adds to the other parent over what it adds to its own; it is below 1.
-    """
+class MeasuredMove:
+    """A proposed move and its effect on held-out images; it is one of `n_tried` that were measured on them."""
 
     move: Move
-    distance: float
-    own_distance: float
-    ratio: float
-
-
-@dataclass(frozen=True, eq=False)
-class MeasuredMove(Proposal):
-    """A proposal and its effect on held-out images; it is one of `n_tried` that were measured on them."""
-
     effect: Effect
     n_tried: int = 1
 
@@ -321,8 +308,10 @@ class MeasuredMove(Proposal):
         return rises and all(change.difference >= -change.error for change in unbiased)
 
 
-def propose_moves(held_out: HeldOut) -> list[Proposal]:
-    """Children that are nearer to another inner concept than to a parent, the clearest cases first.
+def propose_moves(held_out: HeldOut) -> list[Move]:
+    """Moves of children that are nearer to another inner concept than to a parent, the clearest cases first.
+
+    The moves are those of the whole hierarchy and not of the collapsed one.
 
     For each child two other parents are considered, with embeddings averaged *without the child*. The mean of many
     children lies near the centre and so near every child. A proposal must therefore also lower the scatter of children
@@ -331,7 +320,7 @@ def propose_moves(held_out: HeldOut) -> list[Proposal]:
     """
     hierarchy = held_out.dictionary.hierarchy
     n_children = np.diff(hierarchy.child_pointer).tolist()
-    proposals: list[Proposal] = []
+    proposals: list[tuple[float, Move]] = []  # with the scatter that is added to the other parent, over the own
     for child in range(1, len(hierarchy)):
         distances = distances_to_parents(held_out.dictionary, child)
         parents = list(map(hierarchy.index, hierarchy.parents(hierarchy.ids[child])))
@@ -343,9 +332,8 @@ def propose_moves(held_out: HeldOut) -> list[Proposal]:
                 if distances[other] < distances[own] and scatter[other] < scatter[own]:
                     move = Move(hierarchy.ids[child], hierarchy.ids[other], hierarchy.ids[own])
                     move = in_whole(held_out.hierarchy, hierarchy, move)
-                    ratio = float(np.sqrt(scatter[other] / scatter[own]))
-                    proposals.append(Proposal(move, distances[other], distances[own], ratio))
-    return sorted(proposals, key=lambda proposal: proposal.ratio)
+                    proposals.append((scatter[other] / scatter[own], move))
+    return [move for _, move in sorted(proposals, key=lambda proposal: proposal[0])]
 
 
 def distances_to_parents(dictionary: ConceptDictionary, child: int) -> dict[int, float]:
@@ -390,16 +378,15 @@ def in_whole(whole: Hierarchy, collapsed: Hierarchy, move: Move) -> Move:
 
 
 def measure_moves(
-    held_out: HeldOut, proposals: Sequence[Proposal], step: Callable[[], object] = lambda: None
+    held_out: HeldOut, moves: Sequence[Move], step: Callable[[], object] = lambda: None
 ) -> list[MeasuredMove]:
-    """Measure each proposal alone, and sort by the gain in support F1 above chance, which longer paths do not raise.
+    """Measure each move alone, and sort by the gain in support F1 above chance, which longer paths do not raise.
 
-    `step` is called after each proposal.
+    `step` is called after each move.
     """
     measured = []
-    for proposal in proposals:
-        effect = what_if(held_out, [proposal.move])
-        measured.append(MeasuredMove(**vars(proposal), effect=effect, n_tried=len(proposals)))
+    for move in moves:
+        measured.append(MeasuredMove(move, what_if(held_out, [move]), len(moves)))
         step()
     return sorted(measured, key=lambda m: -m.effect.metrics["f1_above_chance"].difference)
 

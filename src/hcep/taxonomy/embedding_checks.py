@@ -104,8 +104,8 @@ def lint_embeddings(
     proposals = propose_moves(held_out)
     tried = proposals[:max_moves]
     measured = measure_moves(held_out, tried, *([] if progress is None else [progress(len(tried))]))
-    reported = {proposal.move.synset for proposal in tried}
-    rest = [p.move.synset for p in proposals[max_moves:] if p.move.synset not in reported]
+    reported = {move.synset for move in tried}
+    rest = [move.synset for move in proposals[max_moves:] if move.synset not in reported]
     return [
         *coarse,
         *_containment(labelled),
