@@ -35,8 +35,6 @@ class Evidence:
 
     model: PathModel
     _paths: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=dict)
-    _classes: dict[int, tuple[str, str]] = field(default_factory=dict)
-    _ends_of: dict[int, NDArray[np.intp]] = field(default_factory=dict)
 
     def contributions(self, x: NDArray[Any], node: int, label: int) -> Contributions:
         """The score of a class for a raw embedding whose path ends in `node`, in double precision.
@@ -102,7 +100,7 @@ class Evidence:
         chosen, against = self.contributions(x, node, label), self.contributions(x, node if linear else other, rival)
         start, change = self._logit_change(x, node, label, rival) if linear else self._change(x, node, other, n)
         barred = zip(rival_names, self._coefficients(z, other), strict=True) if model.options.signed else ()
-        both = [self.class_of(c)[0] for c in (label, rival)]
+        both = [self.classes[c][0] for c in (label, rival)]
         photos = [] if training is None else nearest_photos(training, model, np.stack([x, x]), classes=both)
         contrast = Contrast(
             chosen=chosen,
@@ -158,12 +156,11 @@ class Evidence:
         """The numbers of the atoms along the path to a node."""
         return self.model.hierarchy.path_tree.edge[self.nodes(node)]
 
-    def class_of(self, label: int) -> tuple[str, str]:
-        """Label and name of a class by its position."""
-        if label not in self._classes:
-            name = self.model.hierarchy.name(str(self.model.leaves[label]))
-            self._classes[label] = str(self.model.classes[label]), name
-        return self._classes[label]
+    @cached_property
+    def classes(self) -> list[tuple[str, str]]:
+        """Label and name of every class."""
+        names = map(self.model.hierarchy.name, self.model.leaves.tolist())
+        return list(zip(map(str, self.model.classes.tolist()), names, strict=True))
 
     def best_route(self, z: Array, ends: Sequence[int]) -> int:
         """Which of the paths to `ends`, path-tree nodes, has the lowest objective for an embedding in the metric."""
@@ -179,7 +176,7 @@ class Evidence:
         Their coefficients solve the same problem as those of the answer's path, each on its own atoms.
         """
         tree, problem = self.problem.tree, self.problem
-        ends = self._ends(int(tree.synset[node])) if node else np.zeros(1, dtype=np.intp)
+        ends = np.flatnonzero(tree.synset == tree.synset[node])
         if len(ends) == 1 or not most:
             return (), len(ends)
         z = self.metric(x)
@@ -203,12 +200,6 @@ class Evidence:
             )
         ]
         return tuple(routes), len(ends)
-
-    def _ends(self, synset: int) -> NDArray[np.intp]:
-        """The path-tree nodes where the paths to a concept end."""
-        if synset not in self._ends_of:
-            self._ends_of[synset] = np.flatnonzero(self.problem.tree.synset == synset)
-        return self._ends_of[synset]
 
     def _along(self, z: Array, ends: NDArray[np.intp]) -> Array:
         """The products of one embedding with the directions of several paths, (n_paths, depth)."""
@@ -245,7 +236,7 @@ class Evidence:
         parts = zip(*self.path(node), values.tolist(), strict=True)
         total, kind = constant + float(values.sum()), "path" if self.model.head is None else "logit"
         concepts = tuple(Contribution(*part) for part in parts)
-        return Contributions(*self.class_of(label), kind, concepts, constant, total, float(square))  # type: ignore[arg-type]
+        return Contributions(*self.classes[label], kind, concepts, constant, total, float(square))  # type: ignore[arg-type]
 
     def by_name(self, x: NDArray[Any], node: int) -> Array:
         """The word part of each coefficient on the path to a node, (n_steps,); the rest is the picture part.
@@ -313,7 +304,7 @@ class Evidence:
         beyond = self.model.dictionary.transform.after_unit_norm((start + (1.0 + 1e-6) * change)[None])
         norm, label = float(np.linalg.norm(change)), int(self.in_metric.predict(beyond)[0])
         share = norm / (float(np.linalg.norm(start)) or 1.0)
-        return Flip(norm, share, not self.model.dictionary.transform.is_affine, *self.class_of(label))
+        return Flip(norm, share, not self.model.dictionary.transform.is_affine, *self.classes[label])
 
 
 def n_shared(path: Sequence[str], other: Sequence[str]) -> int:

@@ -131,7 +131,7 @@ class Explainer:
                 against = {rival.label: end for end, rival in rivals}
                 against |= {contrast.rival.label: contrast.rival_node for contrast in contrasts}
                 maps = self._path_maps.image_maps(image, encoder, node, against, ends[i])
-            label, name = self.evidence.class_of(c)
+            label, name = self.evidence.classes[c]
             routes, n_routes = self.evidence.other_routes(x, node, requests[i], N_ROUTES if self.n_best > 1 else 0)
             has_words = bool(model.dictionary.transform.words)
             answer = Answer(
@@ -264,7 +264,7 @@ class Explainer:
         for c in classes:
             if odds[c] > 0:  # the request does not exclude it
                 end = self._rival_end(c, result.n_best_nodes[i], x)
-                rivals.append((end, Rival(*self.evidence.class_of(c), odds[c].item(), *self.evidence.path(end))))
+                rivals.append((end, Rival(*self.evidence.classes[c], odds[c].item(), *self.evidence.path(end))))
         return rivals
 
     def _rival_end(self, c: int, hypotheses: NDArray[np.int32], x: NDArray[Any]) -> int:

@@ -159,8 +159,7 @@ class Pictures:
         """The name of the class that the image's folder is named after."""
         if answer.context.explainer is None or answer.truth is None:
             return str(answer.truth)
-        classes = answer.context.model.classes.astype(str).tolist()
-        return answer.context.explainer.evidence.class_of(classes.index(answer.truth))[1]
+        return str(dict(answer.context.explainer.evidence.classes)[answer.truth])
 
     def unbroken(self, text: str) -> str:
         """Words in which no line breaks between a number and its per cent sign."""
