@@ -168,12 +168,6 @@ def test_embeddings_with_negative_numbers_are_raised_to_no_power() -> None:
         HCEPClassifier(TREE, power=0.5).fit(X - 1.0, y)
 
 
-def test_exact_maps_keep_the_power_at_1() -> None:
-    X, y = draw(TREE.leaves, 6)
-    assert HCEPClassifier(TREE, power=0.5).fit(X, y).dictionary_.transform.power == 0.5
-    assert HCEPClassifier(TREE, power=0.5, exact_where=True).fit(X, y).dictionary_.transform.power == 1.0
-
-
 @pytest.mark.parametrize("parameter", [{"power": 0.0}, {"power": 2.0}, {"power": "sqrt"}, {"refine": "yes"}])
 def test_invalid_parameters_are_rejected(parameter: dict[str, object]) -> None:
     with pytest.raises(HCEPError, match=f"{next(iter(parameter))} must be 'auto'"):

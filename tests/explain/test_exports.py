@@ -35,7 +35,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     hierarchy = Hierarchy.from_edges([line.split(",") for line in TREE.splitlines()[1:]], names={"cat": "Katze"})
     noise = np.random.default_rng(0).normal(scale=10.0, size=(4, 8, 3))
     X = (np.array(list(COLOURS.values()))[:, None] + noise).reshape(32, 3) / 255
-    fitted = HCEPClassifier(hierarchy, exact_where=True).fit(X, np.repeat(list(COLOURS), 8))
+    fitted = HCEPClassifier(hierarchy, power=1.0).fit(X, np.repeat(list(COLOURS), 8))
     save(fitted, folder / "model", encoder=load_encoder(f"onnx:{folder / 'colour.onnx'}"))
     return folder / "model"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from hcep.embeddings import EmbeddingStore
 from hcep.models import read_model
 from hcep.models.loading import load_model
 from hcep.models.saving import undo_change
+from hcep.models.schema import checksum
 
 FOLDER = Path(__file__).parent / "written_by_0_1"
 NAMES = sorted(path.parent.name for path in FOLDER.glob("*/model.json"))
@@ -122,3 +124,13 @@ def test_a_store_is_read(answers: dict[str, np.ndarray]) -> None:
     (broken,) = store.skipped
     assert (broken.id, broken.reason) == ("dog/1.png", "not an image, or not in a format that can be read")
     assert store.encoder.name == "function:tiny:pixels"
+
+
+def test_exact_where_is_read_as_a_power_of_1(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(FOLDER / "path_head", tmp_path / "model"))
+    assert load_model(folder).power == "auto"
+    document = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+    document["parameters"]["exact_where"] = True
+    document["checksum"] = checksum({name: part for name, part in document.items() if name != "checksum"})
+    (folder / "model.json").write_text(json.dumps(document), encoding="utf-8")
+    assert load_model(folder).power == 1.0

@@ -72,8 +72,8 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         "auto" is 0.3, or 0.1 if classes have fewer than four images; in the Euclidean metric it is chosen as the
         shrinkage is.
     power : float in (0, 1] or "auto"; raise every number of an embedding to this power first. "auto" chooses 1, 0.7 or
-        0.5 as it chooses the shrinkage, and 1 if embeddings have negative numbers.
-    exact_where : keep the power at 1, so that maps of where a concept is are exact
+        0.5 as it chooses the shrinkage, and 1 if embeddings have negative numbers. At 1, maps of where a concept is are
+        exact.
     refine : bool, "auto" or "atoms"; move the classes' embeddings from their means to where training images, each left
         out, are classified best. "auto" does so from four images per class on. "atoms" moves them to where the paths
         explain the training images best instead (see `hcep.pursuit.learn_atoms`).

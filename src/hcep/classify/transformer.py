@@ -43,7 +43,6 @@ class HCEPTransformer(TransformerMixin, ConceptEstimator):  # type: ignore[misc]
     signed: bool
     anchor: float | Auto
     power: float | Auto
-    exact_where: bool
     refine: Refine
     sparse_output: bool
 
@@ -66,7 +65,6 @@ class HCEPTransformer(TransformerMixin, ConceptEstimator):  # type: ignore[misc]
         signed: bool = False,
         anchor: float | Auto = "auto",
         power: float | Auto = "auto",
-        exact_where: bool = False,
         refine: Refine = "auto",
         sparse_output: bool = True,
         **shared: Any,
@@ -81,7 +79,7 @@ class HCEPTransformer(TransformerMixin, ConceptEstimator):  # type: ignore[misc]
         return self
 
     def _fit(self, X: ArrayLike, y: ArrayLike, calibrate: bool, **options: Any) -> TrainingSet:
-        power = 1.0 if self.exact_where or options.get("texts") is not None else self.power
+        power = 1.0 if options.get("texts") is not None else self.power
         return self._fit_dictionary(X, y, self.shrinkage, self.anchor, power, self.refine, calibrate, **options)
 
     @overload

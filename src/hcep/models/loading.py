@@ -118,6 +118,8 @@ class SavedModel:
         parameters = {name: value for name, value in document.parameters.items() if name in names}
         parameters["hierarchy"] = None if parameters["hierarchy"] is None else self.hierarchy
         parameters["head"] = head_parameter(parameters["head"], head)
+        if document.parameters.get("exact_where"):
+            parameters["power"] = 1.0
         model = HCEPClassifier(**parameters)
         model.classes_, model._leaves, model.hierarchy_ = self.classes, self._leaves, self.hierarchy
         fitted = document.fitted

@@ -79,7 +79,7 @@ class Parameters(_Record, frozen=True):
     random_state: Count | UnsetType | None = UNSET
     # Missing in models of earlier releases, which had no power, refinement or priors.
     power: PositiveShare | Literal["auto"] = 1.0
-    exact_where: bool = False
+    exact_where: bool = False  # the power of 1, in files of earlier releases
     refine: bool | Literal["auto", "atoms"] = False
     priors: Literal["uniform", "empirical"] | list[NotNegative] = "uniform"
     sparse_output: bool = True
