@@ -47,8 +47,6 @@ from hcep.hierarchy import Hierarchy
 Floats = NDArray[np.float64]
 #: A block of a table: the ids of its images, and their scores, (n_images, n_classes).
 Block = tuple[list[str], Floats]
-#: A row of one image and class: the image, its group (itself without groups), the class, and the score.
-ClassRow = tuple[str, str, str, float]
 #: Which classes are possible for the image or group of an id, (n_classes,).
 Mask = Callable[[str], NDArray[np.bool_]]
 #: Usual names of the column of ids; the columns of a table with one row per image and class.
@@ -245,11 +243,11 @@ def _probabilities(
     blocks = _checked(table, classes, temperature)
     if mask is not None:
         blocks = ((ids, among(values, np.array(list(map(mask, ids))))) for ids, values in blocks)
-    return blocks if table.group is None else _by_group(table, blocks, max(1, IN_MEMORY // len(classes)))
+    return blocks if table.group is None else _by_group(table, blocks, max(1, IN_MEMORY // (8 * len(classes))))
 
 
 def _by_group(table: ScoreFile, blocks: Iterator[Block], n_groups: int) -> Iterator[Block]:
-    """Blocks of the probabilities of groups, whose photos follow each other."""
+    """Blocks of the probabilities of so many groups, whose photos follow each other."""
     photos = ((key, row) for keys, values in blocks for key, row in zip(keys, values, strict=True))
     groups = ((key, [row for _, row in run]) for key, run in groupby(photos, itemgetter(0)))
     seen: set[int] = set()  # hashes, which need less memory than ids
@@ -396,41 +394,44 @@ class ScoreFile:
             yield keys, np.column_stack(columns)
 
     def _long_blocks(self, classes: Sequence[str]) -> Iterator[Block]:
-        place, n_images = {name: c for c, name in enumerate(classes)}, max(1, IN_MEMORY // len(classes))
-        images = ((key, list(run)) for key, run in groupby(self._rows(), itemgetter(0)))
-        seen: set[int] = set()  # hashes, which need less memory than ids
-        while some := list(islice(images, n_images)):
-            values = np.zeros((len(some), len(classes)))
-            for row, (key, run) in zip(values, some, strict=True):
-                self._check_image(key, run)
-                if hash(key) in seen:
-                    raise HCEPError(f"{self.name}: the rows of image {quote(key)} are not consecutive; sort the table")
-                seen.add(hash(key))
-                row[[place[name] for _, _, name, _ in run]] = [score for *_, score in run]
-            yield [run[0][1] for _, run in some], values
-
-    def _rows(self) -> Iterator[ClassRow]:
         assert self._class is not None
         assert self._score is not None
-        for batch in self._batches([self.id, self._key, self._class, self._score], [self._score]):
-            ids, names = _texts(batch.column(0)), _texts(batch.column(2))
-            scores = self._numbers(batch.column(3), self._score).tolist()
-            yield from zip(ids, self._keys(batch.column(1)), names, scores, strict=True)
-
-    def _check_image(self, key: str, rows: list[ClassRow]) -> None:
-        """Raise HCEPError for rows of an image that can be misread."""
-        if not key:
-            raise HCEPError(f"{self.name}: column {quote(self.id)} has an empty cell; every row needs an image")
-        _, first, *_ = rows[0]
-        listed: set[str] = set()
-        for _, group, name, _ in rows:
-            if group != first:
-                raise HCEPError(f"{self.name}: image {quote(key)} is in the groups {quote(first)} and {quote(group)}")
-            if not name:
-                raise HCEPError(f"{self.name}, image {quote(key)}: column {quote(self._class)} is empty")
-            if name in listed:
-                raise HCEPError(f"{self.name}, image {quote(key)}: class {quote(name)} occurs twice")
-            listed.add(name)
+        place, n_rows = {name: c for c, name in enumerate(classes)}, max(1, IN_MEMORY // len(classes))
+        ids: list[str] = []
+        groups: list[str] = []
+        rows: list[dict[int, float]] = []
+        seen: set[int] = set()  # hashes, which need less memory than ids
+        columns = [self.id, self._class, self._score, *([self._key] if self._key != self.id else [])]
+        for batch in self._batches(columns, [self._score]):
+            names = [_texts(batch.column(0)), _texts(batch.column(1))]
+            names.append(self._keys(batch.column(len(columns) - 1 if self._key != self.id else 0)))
+            scores = self._numbers(batch.column(2), self._score).tolist()
+            for key, name, group, score in zip(*names, scores, strict=True):
+                if not ids or key != ids[-1]:
+                    if hash(key) in seen:
+                        raise HCEPError(
+                            f"{self.name}: the rows of image {quote(key)} are not consecutive; sort the table"
+                        )
+                    seen.add(hash(key))
+                    if len(ids) >= n_rows:
+                        yield groups, _dense(rows, len(classes))
+                        ids, groups, rows = [], [], []
+                    ids.append(key)
+                    groups.append(group)
+                    rows.append({})
+                if group != groups[-1]:
+                    raise HCEPError(
+                        f"{self.name}: image {quote(key)} is in the groups {quote(groups[-1])} and {quote(group)}"
+                    )
+                if not key:
+                    raise HCEPError(f"{self.name}: column {quote(self.id)} has an empty cell; every row needs an image")
+                if not name:
+                    raise HCEPError(f"{self.name}, image {quote(key)}: column {quote(self._class)} is empty")
+                if place[name] in rows[-1]:
+                    raise HCEPError(f"{self.name}, image {quote(key)}: class {quote(name)} occurs twice")
+                rows[-1][place[name]] = score
+        if ids:
+            yield groups, _dense(rows, len(classes))
 
     def _columns(self) -> list[str]:
         if self.other is not None:
@@ -511,6 +512,13 @@ def _first_of(usual: Sequence[str], columns: Iterable[str]) -> str | None:
 
 def _texts(column: Any) -> list[str]:
     return ["" if value is None else str(value) for value in column.to_pylist()]
+
+
+def _dense(rows: list[dict[int, float]], n_classes: int) -> Floats:
+    values = np.zeros((len(rows), n_classes))
+    for row, scores in zip(values, rows, strict=True):
+        row[list(scores)] = list(scores.values())
+    return values
 
 
 def _with_leaves(table: ScoreFile, tree: Hierarchy) -> list[str]:
