@@ -30,7 +30,7 @@ def picture(url: str) -> bytes:
         page.click("[data-example='china.jpg']")
         page.wait_for_selector(".map.shown", timeout=60_000)
         page.click(".stop:has(.concept:has-text('structure')) .concept")
-        page.wait_for_selector("text=Where structure is")
+        page.wait_for_selector("text=Where the model sees “structure”")
         page.mouse.move(0, 0)
         page.wait_for_timeout(800)
         found = page.screenshot()
