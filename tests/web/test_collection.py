@@ -479,7 +479,7 @@ def test_a_dropped_folder_becomes_a_collection(served, photos, new_page, tmp_pat
     page.goto(served.url + "collection?photos=other")
     page.get_by_label("A folder of photos").set_input_files(folder)
     page.wait_for_selector(".tile img")
-    assert page.get_by_role("heading", level=1).inner_text() == "10 photos in your photos"
+    assert page.get_by_role("heading", level=1).inner_text() == "10 photos in your selection"
     assert "of 10 answers match the labels" in page.locator(".lead").inner_text()  # folders say what is right
     assert [problem for problem in page.problems if "422" in problem] == page.problems[:1]  # the one that is no photo
     page.problems.clear()

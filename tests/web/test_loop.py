@@ -39,6 +39,11 @@ def at(page, n):
     page.locator(".work [role=status]").get_by_text(re.compile(f"^{n} of")).wait_for()
 
 
+def wait_until(is_done):
+    while not is_done():
+        time.sleep(0.1)
+
+
 @pytest.fixture(scope="module")
 def working(start_server, ten, tmp_path_factory):
     """A server whose model and corrections may change, and their files."""
@@ -124,6 +129,15 @@ def test_photos_that_are_dropped_while_others_are_sent_are_taken_too(start_serve
     several.set_input_files(photos[:4])
     several.set_input_files(photos[4:6])
     page.get_by_text("6 photos in").wait_for()
+    page.goto(server.url)
+    page.get_by_text("Drop a photo here").wait_for()
+    kept = f"They are kept in {tmp_path / 'project' / 'photos'}."
+    assert page.get_by_text(kept).count() == 0  # off by default
+    page.goto(server.url + "project")
+    page.get_by_label("Keep dropped photos").check()
+    wait_until(lambda: json.loads((tmp_path / "project" / "project.json").read_bytes())["keep"])
+    page.goto(server.url)
+    page.get_by_text(kept).wait_for()
 
 
 @pytest.mark.slow

@@ -135,7 +135,7 @@ class DroppedPhotos(Photos):
         self.photos = [(photo.embedding, photo.jpeg) for _, photo in photos]
         self.ids = [photo.id for _, photo in photos]
         self.key = hashlib.sha256("".join(self.ids).encode()).hexdigest()[:20]
-        self.title, self.names = "your photos", [name for name, _ in photos]
+        self.title, self.names = "your selection", [name for name, _ in photos]
         self.labels = [Path(name).parent.name or None for name in self.names]
 
     def vectors(self, rows: Rows) -> NDArray[Any]:

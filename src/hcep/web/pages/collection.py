@@ -55,7 +55,7 @@ def _empty(collections: many.Collections) -> None:
     dropped = many.Dropped(collections)
     text("h1", "Explore a collection")
     text("p", LEAD, "lead")
-    words = f"Up to {many.DROPPED:,} photos. They stay on this machine."
+    words = f"Up to {many.DROPPED:,} photos. {many.kept_in(collections.engine) or 'They stay on this machine.'}"
     many.DropZone(collections, dropped.take, words, dropped.open).props["folders"] = True
     if (project := collections.engine.project) is not None:
         if not project.has_model:

@@ -193,6 +193,12 @@ class DropZone(ui.element, component="static/drop.js"):  # type: ignore[misc, ca
         self.on("done", guarded(on_done))
 
 
+def kept_in(engine: Engine) -> str:
+    """Where the project keeps dropped photos, in words; empty if it does not."""
+    project = engine.project
+    return f"They are kept in {project.photos.resolve()}." if project is not None and project.keep else ""
+
+
 class Dropped:
     """The photos that a visitor has dropped, reduced so that hundreds of them fit into memory."""
 

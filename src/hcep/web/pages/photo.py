@@ -17,7 +17,7 @@ from hcep.hierarchy.names import with_article
 from hcep.web.engine import Engine, Photo
 from hcep.web.pages import frame as shared
 from hcep.web.pages.frame import button, frame, guarded, notice, on_value, redrawn, text, ui, working
-from hcep.web.pages.many import Dropped, DropZone, collections_of, responses
+from hcep.web.pages.many import Dropped, DropZone, collections_of, kept_in, responses
 from hcep.web.pages.question import questions
 from hcep.web.pages.session import PhotoSession, TrainingSummary, training_summary
 
@@ -100,7 +100,8 @@ class PhotoPage:
         welcome = shared.FILES / "welcome.html"
         with self.body:
             has_store = engine.store is not None
-            ui.html(render_html(welcome, megabytes=f"{most:g}", has_store=has_store), sanitize=False)
+            page = render_html(welcome, megabytes=f"{most:g}", has_store=has_store, kept=kept_in(engine))
+            ui.html(page, sanitize=False)
 
     async def _show_dropped(self, event: Any) -> None:
         """Show one photo, or several as a collection."""
