@@ -20,11 +20,12 @@ from rich.progress import Progress
 
 from hcep import HCEPClassifier
 from hcep.dictionary import DependentAtomsWarning
-from hcep.evaluate.grade import grade
+from hcep.evaluate import evaluate_method
 
 sys.path.append(str(Path(__file__).parents[1]))  # the folder `experiments` is not installed
 from experiments.baselines.methods import make_method
 from experiments.claims import by_method
+from experiments.measuring import scores_row
 from experiments.records import OF_IMAGES, Row, packed
 from experiments.tasks import Task, cifar10, imagenette, tiny_imagenet
 
@@ -63,8 +64,8 @@ def rows(task: Task, shots: list[int], n_seeds: int, tick: Callable[[], None]) -
             for seed in range(n_seeds if k < task.images_per_class else 1):
                 drawn = task.shots(k, seed)
                 model = make(drawn.hierarchy)
-                graded = grade(model, (drawn.X_val, drawn.y_val), (drawn.X, drawn.y))
-                yield {"label": label, "shots": k, "seed": seed, **graded.row(), OF_IMAGES: packed(graded.scores)}
+                scores = evaluate_method(model.fit(drawn.X, drawn.y), drawn.X_val, drawn.y_val)
+                yield {"label": label, "shots": k, "seed": seed, **scores_row(scores), OF_IMAGES: packed(scores)}
             tick()
 
 

@@ -1,5 +1,6 @@
 """Measure one method in one setting: make it, grade it with the package's grader, and return a row."""
 
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -10,7 +11,9 @@ from experiments.baselines.methods import METHODS, make_method
 from experiments.records import OF_IMAGES, Row, packed
 from experiments.tasks import Task
 from hcep.classify import AdamWHead
+from hcep.evaluate import compare_scores
 from hcep.evaluate.grade import Graded, grade
+from hcep.evaluate.image_scores import ImageScores
 from hcep.evaluate.support import path_columns
 from hcep.evaluate.truths import Truths
 
@@ -31,6 +34,9 @@ REVISIONS: dict[str, int] = dict.fromkeys(("hcep", "nearest-mean", "nn", "anchor
 REVISIONS |= dict.fromkeys(("no-tree", "lda"), 2) | {"hiclass": 1}
 #: The optional package that some methods need.
 NEEDS = {"nn-lasso": "skglm", "basis-pursuit": "skglm", "splice": "skglm"}
+#: Columns of a row that get an interval over the images, and column names that differ in a row.
+INTERVALS = ("correct", "support_precision", "support_recall", "support_f1", "ece")
+TITLES = {"correct": "accuracy"}
 #: From this many classes on, the head is trained as published for ImageNet: twice the epochs, four times the batch.
 MANY_CLASSES = 200
 
@@ -76,14 +82,26 @@ def measured(cell: Cell, task: Task, method: Any = None, *, images: bool = True,
     `options` are parameters of the estimator. With `images`, the row has the scores of each image, which paired
     intervals need.
     """
-    train = (task.X, task.y) if method is None else None
-    method = estimator(cell, task, **options) if method is None else method
-    graded = grade(method, (task.X_val, task.y_val), train, hierarchy=task.hierarchy)
+    started = time.perf_counter()
+    method = estimator(cell, task, **options).fit(task.X, task.y) if method is None else method
+    fitted = time.perf_counter()
+    graded = grade(method, (task.X_val, task.y_val), hierarchy=task.hierarchy)
+    times = {"fit_seconds": fitted - started, "evaluate_seconds": time.perf_counter() - fitted}
     if cell["method"] in LOOKED_UP:
         graded = with_looked_up_paths(graded, task)
-    metrics = {k: v for k, v in graded.row().items() if not k.startswith("prefix_")}
-    row = {**cell, "label": labelled(cell), **metrics, "n_train": len(task.y), "n_val": len(task.y_val)}
+    metrics = {k: v for k, v in scores_row(graded.scores).items() if not k.startswith("prefix_")}
+    row = {**cell, "label": labelled(cell), **metrics, **times, "n_train": len(task.y), "n_val": len(task.y_val)}
     return {**row, OF_IMAGES: packed(graded.scores)} if images else row, graded
+
+
+def scores_row(scores: ImageScores) -> Row:
+    """Return the means of all metrics (``correct`` as ``accuracy``), with ``_low`` and ``_high`` for some."""
+    table = compare_scores({"": scores}, columns=INTERVALS, n_resamples=500)
+    row = {TITLES.get(name, name): mean for name, mean in scores.summary().items()}
+    for score in table.scores:
+        name = TITLES.get(score.metric, score.metric)
+        row[f"{name}_low"], row[f"{name}_high"] = score.low, score.high
+    return row
 
 
 def with_looked_up_paths(graded: Graded, task: Task) -> Graded:

@@ -1,6 +1,5 @@
-"""The one grader: fit, time and score methods on the same images; and score a model whose paths are corrected."""
+"""The one grader: fit and score methods on the same images; and score a model whose paths are corrected."""
 
-import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
@@ -14,7 +13,7 @@ from numpy.typing import ArrayLike
 from hcep.classify import hedging
 from hcep.classify.decoding import DECODERS
 from hcep.errors import HCEPError, MissingExtraError, quoted
-from hcep.evaluate.compare import RunningScores, compare_scores
+from hcep.evaluate.compare import RunningScores
 from hcep.evaluate.image_scores import ImageScores, score_images
 from hcep.evaluate.statistics import mean_interval
 from hcep.evaluate.truths import as_labels
@@ -23,10 +22,6 @@ from hcep.pursuit.limits import PathLimits
 
 #: Raw embeddings and their classes.
 Labelled = tuple[ArrayLike, ArrayLike]
-#: Columns of a row that get an interval over the images.
-INTERVALS = ("correct", "support_precision", "support_recall", "support_f1", "ece")
-#: Column names that differ in a row.
-TITLES = {"correct": "accuracy"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,26 +32,13 @@ class Graded:
     ----------
     estimator : fitted classifier
     result : the paths or supports that were scored
-    fit_seconds : time of fitting; 0 for a method that was already fitted
-    seconds : time of searching and scoring the images
     warnings : messages of the warnings that the method raised
     """
 
     estimator: Any
     scores: ImageScores
     result: Any
-    fit_seconds: float
-    seconds: float
     warnings: tuple[str, ...] = ()
-
-    def row(self, n_resamples: int = 500) -> dict[str, Any]:
-        """Return the means of all metrics (``correct`` as ``accuracy``), with ``_low`` and ``_high`` for some."""
-        table = compare_scores({"": self.scores}, columns=INTERVALS, n_resamples=n_resamples)
-        row = {TITLES.get(name, name): mean for name, mean in self.scores.summary().items()}
-        for score in table.scores:
-            name = TITLES.get(score.metric, score.metric)
-            row[f"{name}_low"], row[f"{name}_high"] = score.low, score.high
-        return {**row, "fit_seconds": self.fit_seconds, "evaluate_seconds": self.seconds}
 
 
 def evaluate_method(estimator: Any, X: ArrayLike, y: ArrayLike, *, top_k: Sequence[int] = (1, 5)) -> ImageScores:
@@ -84,36 +66,25 @@ def evaluate_blocks(
 
 
 def grade(
-    estimator: Any,
-    test: Labelled,
-    train: Labelled | None = None,
-    *,
-    top_k: Sequence[int] = (1, 5),
-    hierarchy: Hierarchy | None = None,
+    estimator: Any, test: Labelled, *, top_k: Sequence[int] = (1, 5), hierarchy: Hierarchy | None = None
 ) -> Graded:
-    """Score one method on labelled images; with training images, fit it first. Each image is searched once.
+    """Score one fitted method on labelled images. Each image is searched once.
 
     Parameters
     ----------
-    estimator : classifier as for `evaluate_method`; it must be fitted if `train` is None
-    test, train : (X, y); raw embeddings and classes
+    estimator : classifier as for `evaluate_method`
+    test : (X, y); raw embeddings and classes
     hierarchy : hierarchy to score supports and mistakes against (default: the estimator's)
     """
-    fit_seconds = 0.0 if train is None else timed(lambda: estimator.fit(*train))[1]
     if not hasattr(estimator, "pursue"):
         raise HCEPError(
             f"a {type(estimator).__name__} does not find concepts (it has no `pursue`); use make_method("
             "'linear-probe') of hcep.classify for a LogisticRegression, or pass predictions to score_images"
         )
     X, y = test
-
-    def score() -> tuple[ImageScores, Any]:
-        result, answers = _answers(estimator, X)
-        against = hierarchy or estimator.hierarchy_
-        return score_images(result, y, against, top_k=top_k, **answers), result
-
-    (scores, result), seconds = timed(score)
-    return Graded(estimator, scores, result, fit_seconds, seconds)
+    result, answers = _answers(estimator, X)
+    scores = score_images(result, y, hierarchy or estimator.hierarchy_, top_k=top_k, **answers)
+    return Graded(estimator, scores, result)
 
 
 def _answers(estimator: Any, X: ArrayLike) -> tuple[Any, dict[str, Any]]:
@@ -153,8 +124,9 @@ def grade_methods(
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                own = None if hasattr(estimator, "classes_") else train
-                one = grade(estimator, test, own, top_k=top_k)
+                if train is not None and not hasattr(estimator, "classes_"):
+                    estimator.fit(*train)
+                one = grade(estimator, test, top_k=top_k)
         except (HCEPError, MissingExtraError) as error:
             if label not in optional:
                 raise
@@ -187,13 +159,6 @@ def grade_decoders(label: str, graded: Graded, y: ArrayLike, limits: PathLimits 
         scores = score_images(paths, y, h, predicted=[h.class_of(concept) for concept in concepts], top_k=())
         rows[f"{label} --decode {rule}"] = replace(graded, scores=scores)
     return rows
-
-
-def timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    """Return the result of a call, and the seconds it took."""
-    start = time.perf_counter()
-    result = call()
-    return result, time.perf_counter() - start
 
 
 class Corrected(NamedTuple):
