@@ -150,6 +150,15 @@ def test_a_removed_photo_is_not_fitted(odd: Path, tmp_path: Path) -> None:
 # -- photos for a model ----------------------------------------------------------------------------------------
 
 
+def test_a_model_that_is_replaced_has_no_photos_of_the_old_one(photos: Path, tree: Path, tmp_path: Path) -> None:
+    run("fit", photos, "--encoder", ENCODER, "--hierarchy", tree, "-o", tmp_path / "m")
+    shutil.copytree(photos / "train" / "cat", tmp_path / "few" / "cat", ignore=lambda _, names: sorted(names)[3:])
+    shutil.copytree(photos / "train" / "car", tmp_path / "few" / "car", ignore=lambda _, names: sorted(names)[2:])
+    run("fit", tmp_path / "few", "--encoder", ENCODER, "--hierarchy", tree, "-o", tmp_path / "m", "--overwrite")
+    assert read_model(tmp_path / "m").training.images_per_class == {"cat": 3, "car": 2}
+    assert len(EmbeddingStore(tmp_path / "m" / "store")) == 5
+
+
 def test_a_model_without_an_encoder_takes_no_photos(photos: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", X=np.random.default_rng(0).normal(size=(8, 12)), y=np.repeat(["cat", "dog"], 4))
     run("fit", tmp_path / "x.npz", "--hierarchy", "flat", "-o", tmp_path / "m")

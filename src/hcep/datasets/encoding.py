@@ -105,7 +105,7 @@ def embeddings_of(
     if ready is not None and _has_all(ready, dataset, model):
         place = ready
     else:
-        report = encode_images(dataset, model, place, progress=progress, remove_vanished=True)
+        report = encode_images(dataset, model, place, progress=progress, remove_others=True)
         unused += [image.reason for image in report.skipped]
     opened = EmbeddingStore(place)
     embeddings = read_embeddings(opened, split, default_split=default_split, in_memory=in_memory)

@@ -76,6 +76,7 @@ def encode_to_store(
     progress: bool = False,
     resume: bool = True,
     remove_vanished: bool = False,
+    remove_others: bool = False,
 ) -> EncodeReport:
     """Encode images into a store; images that it already holds and that have not changed are not encoded again.
 
@@ -92,6 +93,7 @@ def encode_to_store(
     resume : False encodes everything again: what the store held is dropped
     remove_vanished : remove images that are not among the items, if their file is gone, or lies among the items' files
         and in one of their splits. An image whose content is found under another id gets that id and its label.
+    remove_others : remove all images that are not among the items, in the same way
 
     Notes
     -----
@@ -120,12 +122,13 @@ def encode_to_store(
         ThreadPoolExecutor(workers) as pool,
         ThreadPoolExecutor(workers if getattr(encoder, "has_one_core", False) else 1) as lanes,
     ):
-        run = _Run(encoder, writer, pool, lanes, batch_size, shard_size, strict, progress)
-        _, moved = writer.describe(run.moved(wanted)) if remove_vanished else (0, 0)
+        run = _Run(encoder, writer, pool, lanes, batch_size, shard_size, strict, progress, remove_others)
+        removes = remove_vanished or remove_others
+        _, moved = writer.describe(run.moved(wanted)) if removes else (0, 0)
         fresh, changed, reused, skipped = run.plan(wanted)
         n_updated, relabelled = writer.describe({item.id: item for item in reused})
         writer.note_skipped(skipped, cleared=[item.id for item in reused])
-        n_removed = writer.remove(run.vanished(wanted)) if remove_vanished else 0
+        n_removed = writer.remove(run.vanished(wanted)) if removes else 0
         failed = run.encode(fresh, changed)
     return EncodeReport(
         n_encoded=len(fresh) + len(changed) - len(failed),
@@ -156,6 +159,7 @@ class _Run:
     shard_size: int
     strict: bool
     progress: bool
+    remove_others: bool
 
     def refuse_skipped(self, skipped: Sequence[SkippedImage]) -> None:
         if self.strict and skipped:
@@ -192,10 +196,15 @@ class _Run:
         place = Path(os.path.commonpath([os.path.abspath(item.path.parent) for item in items])) if items else None
 
         def is_ours(path: str) -> bool:
-            return not os.path.exists(path) or (place is not None and place in Path(os.path.abspath(path)).parents)
+            return (
+                self.remove_others
+                or not os.path.exists(path)
+                or (place is not None and place in Path(os.path.abspath(path)).parents)
+            )
 
         left = {key for key, image in images.items() if key not in wanted and is_ours(image.path)}
-        left = {key for key in left if images[key].split in splits or not os.path.exists(images[key].path)}
+        if not self.remove_others:
+            left = {key for key in left if images[key].split in splits or not os.path.exists(images[key].path)}
         return gone | left | {key for key, image in skipped.items() if key not in wanted and is_ours(image.path)}
 
     def moved(self, items: Sequence[ImageItem]) -> dict[str, ImageItem]:
