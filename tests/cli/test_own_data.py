@@ -36,6 +36,11 @@ def colours(batch):  # type: ignore[no-untyped-def]
     return np.concatenate(quarters, axis=1)
 
 
+def mean_colours(batch):  # type: ignore[no-untyped-def]
+    """Another encoder: mean colours of the whole photo."""
+    return batch.mean(axis=(2, 3))
+
+
 def run(*words: object) -> tuple[str, str]:
     """Return what a command prints on standard output and on standard error."""
     result = CliRunner().invoke(app, list(map(str, words)), catch_exceptions=False)
@@ -157,6 +162,9 @@ def test_a_model_that_is_replaced_has_no_photos_of_the_old_one(photos: Path, tre
     run("fit", tmp_path / "few", "--encoder", ENCODER, "--hierarchy", tree, "-o", tmp_path / "m", "--overwrite")
     assert read_model(tmp_path / "m").training.images_per_class == {"cat": 3, "car": 2}
     assert len(EmbeddingStore(tmp_path / "m" / "store")) == 5
+    again = "function:tests.cli.test_own_data:mean_colours"
+    run("fit", photos, "--encoder", again, "--hierarchy", tree, "-o", tmp_path / "m", "--overwrite")
+    assert EmbeddingStore(tmp_path / "m" / "store").encoder.name == again
 
 
 def test_a_model_without_an_encoder_takes_no_photos(photos: Path, tmp_path: Path) -> None:

@@ -79,7 +79,8 @@ def embeddings_of(
     data : what `read_embeddings` reads, or what `read_images` reads
     split, default_split, in_memory : see `read_embeddings`
     encoder, preprocessing : for photos, see `encode_images`. An encoder makes a table with paths a list of photos.
-    store : folder of the store for the photos' vectors; by default one in the user's cache
+    store : folder of the store for the photos' vectors; by default one in the user's cache. What it holds of other
+        photos or of another encoder is removed.
     progress : show a progress bar while photos are encoded
     on_labels : called with the labels of photos before any is encoded, to refuse them
     ready : a store that may already hold exactly these photos, such as a model's own; it is only read
@@ -105,7 +106,8 @@ def embeddings_of(
     if ready is not None and _has_all(ready, dataset, model):
         place = ready
     else:
-        report = encode_images(dataset, model, place, progress=progress, remove_others=True)
+        is_same = not is_store(place) or EmbeddingStore(place).encoder.fingerprint == model.fingerprint
+        report = encode_images(dataset, model, place, progress=progress, remove_others=True, resume=is_same)
         unused += [image.reason for image in report.skipped]
     opened = EmbeddingStore(place)
     embeddings = read_embeddings(opened, split, default_split=default_split, in_memory=in_memory)
