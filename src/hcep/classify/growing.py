@@ -62,9 +62,8 @@ def with_class(graph: Hierarchy, name: str, parent: str) -> Hierarchy:
     """The hierarchy with a class below a concept."""
     if name in graph:
         return graph if graph.parents(name) == (parent,) else moved(graph, name, parent)
-    ids, parents, names, merged, own_leaf, ranks, columns = graph._state()
-    ranks = ranks | ({name: rank} if (rank := graph.rank_of_place(parent)) else {})
-    return Hierarchy([*ids, name], [*parents, [graph.index(parent)]], names, merged, own_leaf, ranks, columns)
+    ranks = {**graph.ranks, **({name: rank} if (rank := graph.rank_of_place(parent)) else {})}
+    return graph._with(ids=[*graph, name], parents=[*graph._parent_lists(), [graph.index(parent)]], ranks=ranks)
 
 
 def moved(graph: Hierarchy, synset: str, parent: str) -> Hierarchy:
@@ -75,28 +74,28 @@ def moved(graph: Hierarchy, synset: str, parent: str) -> Hierarchy:
         raise HierarchyError(
             f"{quote(graph.name(parent))} is below {quote(graph.name(synset))} and cannot be its parent"
         )
-    ids, parents, *rest = graph._state()
+    parents = graph._parent_lists()
     parents[graph.index(synset)] = [graph.index(parent)]
     # A concept that loses its last child is no class: restricting the hierarchy to the classes drops it.
-    return Hierarchy(ids, parents, *rest)
+    return graph._with(parents=parents)
 
 
 def renamed(graph: Hierarchy, synset: str, name: str) -> Hierarchy:
     """The hierarchy with another display name for a synset, in the same order: a linear head relies on that."""
-    ids, parents, names, merged, *rest = graph._state()
+    names, merged = graph._parts()["names"], graph._parts()["merged"]
     label = graph.class_of(synset) if synset in graph else synset
     synset = label if label in graph else synset  # an own leaf has the name of its class
     chains = {s: tuple((one, name if one == synset else n) for one, n in chain) for s, chain in merged.items()}
-    return Hierarchy(ids, parents, {**names, synset: name}, chains, *rest)
+    return graph._with(names={**names, synset: name}, merged=chains)
 
 
 def unmerged(graph: Hierarchy) -> Hierarchy:
     """The hierarchy with chains that were merged as concepts of their own again, so that classes can go between."""
-    ids, parents, names, merged, *rest = graph._state()
-    if not merged:
+    parts = graph._parts()
+    if not parts["merged"]:
         return graph
-    ids, names = list(ids), dict(names)
-    for synset, chain in merged.items():
+    ids, names, parents = list(graph), dict(parts["names"]), parts["parents"]
+    for synset, chain in parts["merged"].items():
         at = graph.index(synset)
         above = parents[at]
         for one, names[one] in chain:
@@ -104,4 +103,4 @@ def unmerged(graph: Hierarchy) -> Hierarchy:
             parents.append(above)
             above = [len(ids) - 1]
         parents[at] = above
-    return Hierarchy(ids, parents, names, None, *rest)
+    return graph._with(ids=ids, parents=parents, names=names, merged=None)

@@ -102,8 +102,7 @@ def _with_old_leaves(hierarchy: Hierarchy) -> Hierarchy:
     leaves = [leaf for leaf in hierarchy.leaves if leaf.endswith(" (itself)")]
     above = {hierarchy.parents(leaf): leaf for leaf in leaves}
     own = {p[0]: leaf for p, leaf in above.items() if leaf in [f"{s} (itself)" for s in (p[0], hierarchy.name(p[0]))]}
-    ids, parents, names, merged, _, *rest = hierarchy._state()
-    return Hierarchy(ids, parents, names, merged, own, *rest) if own else hierarchy
+    return hierarchy._with(own_leaf=own) if own else hierarchy
 
 
 def write_hierarchy(
@@ -148,8 +147,7 @@ def branch(hierarchy: Hierarchy, root: str) -> Hierarchy:
         raise HierarchyError(f"root {quote(root)} has no concepts below it; give an inner concept")
     place = {synset: i for i, synset in enumerate((top, *below))}
     parents = [[place[p] for p in hierarchy.parents(s) if p in place] if s != top else [] for s in place]
-    names, merged = {s: hierarchy.name(s) for s in place}, {s: hierarchy.merged(s) for s in place}
-    return Hierarchy(list(place), parents, names, merged, hierarchy.own_leaves, hierarchy.ranks, hierarchy.columns)
+    return hierarchy._with(ids=list(place), parents=parents, names={s: hierarchy.name(s) for s in place})
 
 
 def match_classes(hierarchy: Hierarchy, classes: Iterable[str]) -> tuple[Hierarchy, tuple[str, ...]]:

@@ -314,13 +314,11 @@ class Hierarchy:
                 raise HierarchyError(
                     f"the rank of concept {quote(synset)} must be a word such as 'family', got {quote(rank)}"
                 )
-        ids, parents, names, merged, own_leaf, _, columns = self._state()
-        return Hierarchy(ids, parents, names, merged, own_leaf, ranks, columns)
+        return self._with(ranks=ranks)
 
     def with_columns(self, columns: Columns | None) -> Hierarchy:
         """The hierarchy with the columns of a table, which it is written with."""
-        ids, parents, names, merged, own_leaf, ranks, _ = self._state()
-        return Hierarchy(ids, parents, names, merged, own_leaf, ranks, columns)
+        return self._with(columns=columns)
 
     def rank_of_place(self, parent: str, children: Iterable[str] = ()) -> str | None:
         """The rank that a new concept gets below `parent` and above `children`; None if the place does not tell it.
@@ -451,18 +449,19 @@ class Hierarchy:
             ids.append(leaf)
             parents.append([self._index[c]])
             own_leaf[c] = leaf
-        return Hierarchy(ids, parents, self._names, self._merged, own_leaf, self._ranks, self.columns)
+        return self._with(ids=ids, parents=parents, own_leaf=own_leaf)
 
     def without_own_leaves(self) -> Hierarchy:
         """The hierarchy without the leaves that `with_classes` added; a leaf whose class is gone stands for it."""
         kept = [i for i, s in enumerate(self.ids) if s not in self._class_of or self._class_of[s] not in self._index]
-        ids, parents, names, merged, _, ranks, columns = self._on(kept, self._parent_lists())._state()
-        names |= {self._class_of[s]: self.name(s) for s in ids if s in self._class_of}
+        rest = self._on(kept, self._parent_lists())
+        names = rest._names | {self._class_of[s]: self.name(s) for s in rest if s in self._class_of}
         merged = {
             self._class_of.get(s, s): tuple(pair for pair in chain if pair[0] != self._class_of.get(s))
-            for s, chain in merged.items()
+            for s, chain in rest._merged.items()
         }
-        return Hierarchy([self._class_of.get(s, s) for s in ids], parents, names, merged, None, ranks, columns)
+        ids = [self._class_of.get(s, s) for s in rest]
+        return rest._with(ids=ids, names=names, merged=merged, own_leaf=None)
 
     def restrict(self, leaves: Iterable[str]) -> Hierarchy:
         """Keep some classes and everything above them.
@@ -529,8 +528,7 @@ class Hierarchy:
             parent = choose(above, key=length.__getitem__)
             length[i] = length[parent] + 1
             parents.append([parent])
-        tree = Hierarchy(self.ids, parents, self._names, self._merged, self._own_leaf, self._ranks, self.columns)
-        return tree.restrict(self.class_of(leaf) for leaf in self.leaves)
+        return self._with(parents=parents).restrict(self.class_of(leaf) for leaf in self.leaves)
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return the hierarchy as versioned JSON (format in docs/hierarchy.md), and write it to `path` if given."""
@@ -601,7 +599,7 @@ class Hierarchy:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Hierarchy):
             return NotImplemented
-        return self._state()[:6] == other._state()[:6]  # whatever columns a file had
+        return {**self._parts(), "columns": None} == {**other._parts(), "columns": None}
 
     def __hash__(self) -> int:
         return hash((self.ids, self.n_edges))
@@ -618,10 +616,16 @@ class Hierarchy:
     __deepcopy__ = __copy__
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Hierarchy, self._state()
+        return Hierarchy, tuple(self._parts().values())
 
-    def _state(self) -> tuple[Any, ...]:
-        return self.ids, self._parent_lists(), self._names, self._merged, self._own_leaf, self._ranks, self.columns
+    def _parts(self) -> dict[str, Any]:
+        """The arguments that make this hierarchy, in their order."""
+        rest = {"own_leaf": self._own_leaf, "ranks": self._ranks, "columns": self.columns}
+        return {"ids": self.ids, "parents": self._parent_lists(), "names": self._names, "merged": self._merged, **rest}
+
+    def _with(self, **changes: Any) -> Hierarchy:
+        """The hierarchy with some arguments changed."""
+        return Hierarchy(**{**self._parts(), **changes})
 
     def _ids(self, indices: Iterable[int]) -> tuple[str, ...]:
         return tuple(self.ids[i] for i in indices)
@@ -643,7 +647,7 @@ class Hierarchy:
         place = {i: k for k, i in enumerate(kept)}
         rows = [[place[p] for p in parents[i]] for i in kept]
         chains = {**self._merged, **(merged or {})}
-        return Hierarchy(self._ids(kept), rows, self._names, chains, self._own_leaf, self._ranks, self.columns)
+        return self._with(ids=self._ids(kept), parents=rows, merged=chains)
 
 
 def _row(pointer: NDArray[np.int32], index: NDArray[np.int32], i: int) -> list[int]:

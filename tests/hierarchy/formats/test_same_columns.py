@@ -200,9 +200,10 @@ def test_a_concept_that_fits_no_level_column_makes_it_an_edge_list(edit, read, w
 
 
 def test_a_concept_with_two_parents_makes_it_an_edge_list(read, written):
-    ids, parents, *rest = read(PLANTS)._state()
-    parents[ids.index("Bellis")].append(ids.index("Rosaceae"))
-    rows, notes = written(Hierarchy(ids, parents, *rest))
+    plants = read(PLANTS)
+    parents = plants._parent_lists()
+    parents[plants.index("Bellis")].append(plants.index("Rosaceae"))
+    rows, notes = written(plants._with(parents=parents))
     assert rows[0][:2] == ["parent", "child"]
     assert "'Bellis' has several parents" in notes[0]
 

@@ -112,7 +112,7 @@ class ShapeFinder:
         for line, cells in self.rows if self.has_header else ():
             if len(cells) > n_most:
                 raise source.fail(f"expected {len(first)} cells, as in the header; got {len(cells)}", line)
-        self.columns = [[cells[i] if i < len(cells) else "" for _, cells in self.rows] for i in range(self.width)]
+        self.columns = [column_of(self.rows, i) for i in range(self.width)]
 
     def _has_header(self, table: Table, others: list[Row]) -> bool:
         body = [{cell for cell in cells if cell} for _, cells in others]
@@ -123,7 +123,7 @@ class ShapeFinder:
         again = [cell for cell in first if cell in everywhere]
         titles = [cell for cell in first if words.is_header_word(cell)]
         worded = [i for i, cell in enumerate(self.first) if cell and not words.NUMERIC.fullmatch(cell) and others]
-        numeric = [i for i in worded if _all_numeric(_column(others, i))]
+        numeric = [i for i in worded if _all_numeric(column_of(others, i))]
         if not again and len(first) > 1 and (titles or numeric or table.marked):
             return True
         if again or len(first) == 1 or len(set(first)) < len(first) or not others:
@@ -132,8 +132,8 @@ class ShapeFinder:
         # and every other row shares a cell with another row; or if the rows are edges, connected except for this one.
         shared = Counter(cell for cells in body for cell in cells)
         connected = len(body) > 3 and all(any(shared[cell] > 1 for cell in cells) for cells in body)
-        edges = table.width == 2 and set(_column(others, 0)) & set(_column(others, 1))
-        n_odd = sum(_is_odd(cell, _column(others, i)) for i, cell in enumerate(self.first))
+        edges = table.width == 2 and set(column_of(others, 0)) & set(column_of(others, 1))
+        n_odd = sum(_is_odd(cell, column_of(others, i)) for i, cell in enumerate(self.first))
         if (connected and (edges or n_odd)) or (n_odd > 1 and len(body) > 2):
             note = f"line {self.line:,} read as a header, {quoted(first)}; pass -O header=no if it is data"
             self.source.notes.append(note)
@@ -391,7 +391,8 @@ class ShapeFinder:
         )
 
 
-def _column(rows: list[Row], i: int) -> list[str]:
+def column_of(rows: list[Row], i: int) -> list[str]:
+    """The cells of a column, one per row; empty where a row has fewer."""
     return [cells[i] if i < len(cells) else "" for _, cells in rows]
 
 

@@ -21,7 +21,7 @@ from hcep.hierarchy.formats.draft import Draft
 from hcep.hierarchy.formats.source import Source
 from hcep.hierarchy.formats.table_file import DELIMITERS, Row, Table, read_table
 from hcep.hierarchy.formats.table_rows import edge_table, level_table
-from hcep.hierarchy.formats.table_shape import Shape, ShapeFinder, chosen_columns
+from hcep.hierarchy.formats.table_shape import Shape, ShapeFinder, chosen_columns, column_of
 from hcep.hierarchy.formats.writing import detail_losses
 from hcep.hierarchy.graph import Hierarchy
 
@@ -315,14 +315,15 @@ def _edges(source: Source, shape: Shape) -> Hierarchy:
     }
     source.notes += [*shape.notes, *(note for note, things in remarks.items() if things)]
     cells_of: dict[str, list[Cells]] = {}
-    for _, cells in shape.rows:
-        cells_of.setdefault(shape.cells(cells)[1], []).append(shape.cells_beside(cells))
+    if {*shape.roles.values()} > {"parent", "child"}:
+        for (_, cells), (_, (_, child, *_)) in zip(shape.rows, rows, strict=True):
+            cells_of.setdefault(child, []).append(shape.cells_beside(cells))
     hierarchy = Hierarchy.from_edges(with_lone_tops(edges, lone), names)
     with_cells = {child: rows for child, rows in cells_of.items() if any(rows)}
     hierarchy = hierarchy.with_columns(shape.table_columns(with_cells))
     if shape.rank is None:
         return hierarchy
-    ranks = {row[shape.columns[1]]: row[shape.rank] for _, row in _padded(shape)}
+    ranks = {row[1]: cell for (_, row), cell in zip(rows, column_of(shape.rows, shape.rank), strict=True)}
     return with_rank_cells(source, hierarchy, ranks, shape.names[shape.rank])
 
 
@@ -349,10 +350,6 @@ def with_rank_cells(source: Source, hierarchy: Hierarchy, cells: dict[str, str],
     upper_of = {rank: [names.index(upper) for upper, lower in pairs if lower == rank] for rank in names}
     order = dict(zip(names, longest_levels(names, list(upper_of.values())), strict=True))
     return hierarchy.with_ranks(dict(sorted(ranks.items(), key=lambda pair: order[pair[1]])))
-
-
-def _padded(shape: Shape) -> list[Row]:
-    return [(line, [*cells, *[""] * (len(shape.names) - len(cells))]) for line, cells in shape.rows]
 
 
 def _names_parents(table: Table) -> bool:
