@@ -19,6 +19,7 @@ def comparison():
 
 def test_every_method_has_a_row(comparison):
     assert [row["method"] for row in comparison] == ["OMP", "HNN", "NN", "HB-OMP (paper)", "HCEP (ours)"]
+    assert all(row["images_per_second"] > 0 for row in comparison)
 
 
 def test_ours_leads_in_precision_and_recall_and_is_not_clearly_behind_in_accuracy(comparison, sample):

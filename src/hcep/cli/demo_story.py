@@ -173,8 +173,9 @@ def _comparison() -> list[dict[str, Any]]:
 
 def _compare(console: Console) -> ReportTable:
     """Compare methods on the bundled embeddings, and print the table."""
-    heads = ("method", *COLUMNS.values())
-    rows = [(row["method"], *(rounded(row[column]) for column in COLUMNS)) for row in _comparison()]
+    heads, rows = ("method", *COLUMNS.values(), "images/s"), []
+    for row in _comparison():
+        rows.append((row["method"], *(rounded(row[column]) for column in COLUMNS), f"{row['images_per_second']:,.0f}"))
     console.print(f"[bold]{COMPARISON}[/]\n")
     console.print(table_of(heads, rows, styles=[""] * (len(rows) - 1) + ["bold green"]))
     console.print(f"[dim]{STORY['compared']}[/]")
