@@ -225,10 +225,8 @@ def search(
     exact = options.beam_width is None and options.tol == 0.0 and not trace
     needs_all = trace or on_objectives is not None or callable(options.select)
     lazily = not exact and not needs_all and _is_lazy(problem, rules)
-    find = _few if exact and n <= FEW else _exact if exact else _beam
-    tables = Tables.of(problem, None if limits is None else limits.state)
-    if options.select == "gain":
-        tables = tables._replace(share=np.ones_like(tables.share))
+    find = _few if exact and n <= FEW else _exact if exact else search_beam
+    tables = search_tables(problem, options, limits)
     nodes = np.full((n, n_best), -1, dtype=np.int32)
     norms = np.full((n, n_best), np.nan)
     coefficients = np.zeros((n, depth), dtype=dictionary.transform.working_dtype(rows))
@@ -362,6 +360,12 @@ def search_rules(problem: PathProblem, options: SearchOptions) -> Rules:
     )
 
 
+def search_tables(problem: PathProblem, options: SearchOptions, limits: PathLimits | None = None) -> Tables:
+    """Return the tables of a search; the gain is the cosine without the share of each atom that is new."""
+    tables = Tables.of(problem, None if limits is None else limits.state)
+    return tables._replace(share=np.ones_like(tables.share)) if options.select == "gain" else tables
+
+
 def _is_lazy(problem: PathProblem, rules: Rules) -> bool:
     """Return whether a beam visits so few directions that it is faster to compute only the products it needs."""
     branching = problem.tree.n_nodes / np.count_nonzero(problem.tree.n_children)
@@ -369,7 +373,7 @@ def _is_lazy(problem: PathProblem, rules: Rules) -> bool:
     return bool(len(problem.directions) > LAZY * n_visited) and rules.tol == 0.0
 
 
-# -- searches of one block: each fills nodes (n_images, n_best), and `_beam` also fills the beam of every step --------
+# -- searches of one block: each fills nodes (n_images, n_best), and `search_beam` also the beam of every step --------
 
 
 def _few(problem: PathProblem, images: Images, tables: Tables, rules: Rules, nodes: Any, steps: Any) -> None:
@@ -388,7 +392,7 @@ def _exact(problem: PathProblem, images: Images, tables: Tables, rules: Rules, n
     nodes[:, 0] = score_labels(images.p, tables, rules.anchor, label, 0)[1]
 
 
-def _beam(problem: PathProblem, images: Images, tables: Tables, rules: Rules, nodes: Any, steps: Any) -> None:
+def search_beam(problem: PathProblem, images: Images, tables: Tables, rules: Rules, nodes: Any, steps: Any) -> None:
     from hcep.pursuit import search_kernel as kernels
 
     beams, lazily = Beams.at_root(len(nodes), rules.width), not images.p.shape[1]

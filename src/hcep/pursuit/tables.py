@@ -40,6 +40,11 @@ class Images(NamedTuple):
         directions = x[:0] if directions is None else directions
         return cls(x, p, squared_norms(x), CANCELLED[x.dtype.name], limit, directions, np.zeros((0, 0)))
 
+    def at(self, block: slice) -> Images:
+        """Return some of the images."""
+        parts = {name: getattr(self, name)[block] for name in ("x", "p", "squares", "limit", "keys")}
+        return self._replace(**parts)
+
 
 class Tables(NamedTuple):
     """A path problem as a record of arrays for the kernels, and the states of its nodes under limits.
