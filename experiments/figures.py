@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from experiments.claims import TITLES, labels_of, series
 from experiments.records import TEXTS, Row
 
@@ -16,6 +18,9 @@ else:  # matplotlib is loaded when a figure is drawn
 STYLES: dict[str, tuple[str, str, str]] = TEXTS["styles"]
 #: Shades of HB-OMP's blue, the wider the beam the darker.
 BEAMS = {1: "#9ecae1", 2: "#6baed6", 4: "#6baed6", 8: "#1f77b4", 16: "#2150a0", 32: "#08306b"}
+
+#: The widths, in inches, of a legend's handle with its margins, and of a letter. A legend that is too wide is cut off.
+HANDLE, LETTER = 0.66, 0.077
 
 
 def style(label: str) -> dict[str, Any]:
@@ -68,9 +73,18 @@ def panels(
             axes.set_title(f"{title}: {TITLES.get(metric, metric)}" if title else TITLES.get(metric, metric))
             axes.set_xlabel(x_label)
             handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    options: Any = {"loc": "outside lower center", "ncols": min(6, max(1, len(handles))), "frameon": False}
-    figure.legend(handles.values(), handles.keys(), **options)
+    options: Any = {"loc": "outside lower center", "ncols": columns_of(list(handles), figure.get_figwidth())}
+    figure.legend(handles.values(), handles.keys(), frameon=False, **options)
     return figure
+
+
+def columns_of(labels: Sequence[str], width: float) -> int:
+    """Return the number of columns of a legend, at most 6, that fit into a width in inches."""
+    for n in range(min(6, len(labels)), 1, -1):
+        columns = np.array_split(np.array([HANDLE + LETTER * len(label) for label in labels]), n)
+        if sum(column.max() for column in columns) <= width:
+            return n
+    return 1
 
 
 def curves(

@@ -1,7 +1,7 @@
 import pytest
 
 from experiments.claims import by_method, series
-from experiments.figures import style
+from experiments.figures import panels, style
 from experiments.tables import markdown, number
 
 ROWS = [
@@ -54,3 +54,14 @@ def test_each_method_has_a_style_and_each_beam_a_shade():
     assert wide["color"] != narrow["color"]
     assert wide["marker"] == narrow["marker"] == style("HB-OMP")["marker"] != style("OMP")["marker"]
     assert style("HB-OMP (beam 7)") == style("HB-OMP")
+
+
+def test_a_legend_with_long_names_is_not_cut_off():
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    rows = [{**ROWS[0], "label": f"HCEP, words and pictures, some classes without images {i}"} for i in range(9)]
+    figure = panels({"": rows}, "shots", ("accuracy", "residual", "accuracy"), "images per class")
+    FigureCanvasAgg(figure).draw()
+    legend = figure.legends[0].get_window_extent()
+    assert legend.x0 >= 0
+    assert legend.x1 <= figure.bbox.width
