@@ -73,8 +73,10 @@ def panels(
             axes.set_title(f"{title}: {TITLES.get(metric, metric)}" if title else TITLES.get(metric, metric))
             axes.set_xlabel(x_label)
             handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    options: Any = {"loc": "outside lower center", "ncols": columns_of(list(handles), figure.get_figwidth())}
-    figure.legend(handles.values(), handles.keys(), frameon=False, **options)
+    n_columns = columns_of(list(handles), figure.get_figwidth())
+    n_lines = -(-len(handles) // n_columns)
+    figure.set_figheight(2.6 * len(groups) + max(0.9, 0.3 + 0.2 * n_lines))  # a long legend must not squeeze the panels
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=n_columns, frameon=False)
     return figure
 
 

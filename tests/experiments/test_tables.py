@@ -65,3 +65,4 @@ def test_a_legend_with_long_names_is_not_cut_off():
     legend = figure.legends[0].get_window_extent()
     assert legend.x0 >= 0
     assert legend.x1 <= figure.bbox.width
+    assert figure.axes[0].get_window_extent().height > figure.bbox.height / 3
