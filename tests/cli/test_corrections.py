@@ -313,8 +313,8 @@ def test_fit_says_why_corrections_change_nothing(model, photos, tree, tmp_path):
     words = ("--encoder", ENCODER, "--hierarchy", tree, "--corrections", file)
     notes = " ".join(run("fit", photos / "train", *words, "-o", tmp_path / "m")[1].split())
     assert "0 of 24 images get another class" in notes
-    assert "of its 2 corrections 1 are about other photos; `hcep model learn` uses them" in notes
-    assert "1 confirm the label" in notes
+    assert "of its 2 corrections 1 is about other photos; `hcep model learn` uses them" in notes
+    assert "1 confirms the label" in notes
 
 
 def test_a_new_class_of_a_model_of_words_and_pictures_is_learned_with_its_text(photos, tree, tmp_path):  # noqa: F811

@@ -199,7 +199,7 @@ def test_a_contrast_with_an_inner_concept_uses_its_best_class():
     assert lines[0].startswith(
         f"Why tench and not {why.rival.name}? Their paths diverge at the first step: one goes to vertebrate"
     )
-    assert lines[1].startswith("for tench: vertebrate +")
+    assert lines[1].startswith("evidence for tench: vertebrate +")
     assert "the two would tie if the embedding changed by" in lines[-1]
 
 

@@ -148,7 +148,10 @@ class Contributions(Struct, frozen=True):
 
     def line(self, first: int = 0) -> str:
         """The concepts from position `first` on, in one line: ``animal +31.2 %, cat +4.0 %``."""
-        parts = [f"{one.name} {self.shown(one.value)}" for one in self.concepts[first:]]
+        concepts = self.concepts[first:]
+        if not self.constant and [one.name for one in concepts] == [self.name]:
+            return self.shown(concepts[0].value)
+        parts = [f"{one.name} {self.shown(one.value)}" for one in concepts]
         if self.constant:
             parts.append(f"constant {self.shown(self.constant)}")
         return ", ".join(parts) or "nothing more"
@@ -203,9 +206,9 @@ class Contrast(Struct, frozen=True, kw_only=True, dict=True):
         first = n if a.kind == "path" else 0
         lines = [
             f"Why {a.name} and not {b.name}? Their paths diverge {fork}: one goes to {own}, the other to {other}.",
-            f"for {a.name}: {a.line(first)}",
-            f"for {b.name}: {b.line(first)}",
-            f"overall {a.shown(self.margin)}{' of the evidence' if a.kind == 'path' else ''} for {a.name}"
+            f"evidence for {a.name}: {a.line(first)}",
+            f"evidence for {b.name}: {b.line(first)}",
+            f"difference in favour of {a.name}: {a.shown(self.margin)}"
             + ("; the concepts above the fork count for both" if first else ""),
         ]
         if self.barred:

@@ -184,8 +184,10 @@ def _other_corrections(corrections: Any, images: Embeddings, n_changed: int) -> 
     """Why the other corrections change no label; empty if there are no others."""
     n_here = len({key for key in images.hashes if key in corrections})
     n_elsewhere, n_same = len(corrections) - n_here, n_here - n_changed
-    reasons = [f"{n_elsewhere:,} are about other photos; `hcep model learn` uses them"] if n_elsewhere > 0 else []
-    reasons += [f"{n_same:,} confirm the label or only exclude concepts"] if n_same > 0 else []
+    are = "is" if n_elsewhere == 1 else "are"
+    reasons = [f"{n_elsewhere:,} {are} about other photos; `hcep model learn` uses them"] if n_elsewhere > 0 else []
+    what = "confirms the label or only excludes" if n_same == 1 else "confirm the label or only exclude"
+    reasons += [f"{n_same:,} {what} concepts"] if n_same > 0 else []
     return f"; of its {len(corrections):,} corrections {' and '.join(reasons)}" if reasons else ""
 
 
