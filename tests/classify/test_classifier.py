@@ -267,9 +267,9 @@ def projected(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(block.stop - block.start)
         return project(rows, block, *rest)
 
-    def folded(fold: Fold, rows: Any, first_row: int, kept: Any) -> Any:
+    def folded(fold: Fold, rows: Any, first_row: int) -> Any:
         counts.append(len(rows))
-        return products(fold, rows, first_row, kept)
+        return products(fold, rows, first_row)
 
     products = Fold.products
     monkeypatch.setattr(search_module, "project", counted)
