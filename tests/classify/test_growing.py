@@ -225,6 +225,22 @@ def test_guarantees_end_where_the_model_changes(pets: Hierarchy) -> None:
         assert model.held_out_ is None
 
 
+def test_a_concept_is_removed_and_its_classes_move_up() -> None:
+    edges = [("thing", "animal"), ("animal", "fish"), ("fish", "tench"), ("animal", "pet"), ("pet", "cat")]
+    tree = Hierarchy.from_edges([*edges, ("pet", "dog"), ("thing", "car")])
+    images = {label: draw(8, i) for i, label in enumerate(("tench", "cat", "dog", "car"))}
+    model = HCEPClassifier(tree, shrinkage=0.5, anchor=0.3, refine=False)
+    model.fit(np.vstack(list(images.values())), np.repeat(list(images), 8))
+    assert model.hierarchy_.merged("tench") == (("fish", "fish"),)
+    model.remove_concept("fish").remove_concept("pet")
+    left = Hierarchy.from_edges(
+        [("thing", "animal"), ("thing", "car"), *(("animal", c) for c in ("tench", "cat", "dog"))]
+    )
+    assert model.hierarchy_.merged("tench") == ()
+    assert_same(model.dictionary_, refitted(model, left, images))
+    assert "fish" not in model._graph_to_grow()
+
+
 def test_invalid_changes_are_rejected_and_leave_the_model_unchanged(pets: Hierarchy) -> None:
     model, _images = small(pets)
     before = model.dictionary_
@@ -233,6 +249,9 @@ def test_invalid_changes_are_rejected_and_leave_the_model_unchanged(pets: Hierar
         ("'cat' is already a class of the model", lambda: model.add_class("cat", "animal", X)),
         ("'animl'.*animal", lambda: model.add_class("emu", "animl", X)),
         ("'emu' is not a class of the model", lambda: model.remove_class("emu")),
+        ("'emu' is not a concept of this hierarchy", lambda: model.remove_concept("emu")),
+        ("'thing' is the root and cannot be removed", lambda: model.remove_concept("thing")),
+        ("'cat' has no concept below it; remove_class", lambda: model.remove_concept("cat")),
         (
             "y contains labels that are not classes .*: 'emu'.*add_class",
             lambda: model.partial_fit(X, ["cat", "emu"]),

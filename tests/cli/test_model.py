@@ -183,6 +183,9 @@ def test_a_class_is_added_moved_renamed_and_removed(model: Path, tmp_path: Path)
         "added 24 images of 2 classes",
         "removed class 'dog'",
     ]
+    assert "removed concept 'vehicle'" in run("model", "edit", model, "--remove", "Vehicle")[0]
+    assert load_model(model).hierarchy_.parents("car") == (load_model(model).hierarchy_.root,)
+    run("model", "undo", model)
     assert "undid the last change: removed class 'dog'" in run("model", "undo", model)[0]
     assert "dog" in load_model(model).classes_
     summary = json.loads((model / "model.json").read_text(encoding="utf-8"))

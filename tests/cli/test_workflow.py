@@ -348,7 +348,13 @@ def test_a_broken_photo_is_skipped(photo_model, photos, tmp_path):
     assert len(json.loads(run("explain", *both, "--json"))) == 1
     with pytest.raises(HCEPError, match=r"broken\.jpg"):
         hcep.explain_images(both[1:], photo_model, strict=True)
-    assert CliRunner().invoke(app, ["explain", str(photo_model), str(tmp_path / "broken.jpg")]).exit_code == 1
+    report = tmp_path / "none.html"
+    words = ["explain", str(photo_model), str(tmp_path / "broken.jpg"), "--html", str(report)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 1
+    assert "no report was written, because there is no answer to show" in result.stderr
+    assert "files not used" not in result.stderr
+    assert not report.exists()
 
 
 def test_fit_encodes_photos_itself(photos, encoder, tmp_path):

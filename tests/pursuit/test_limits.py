@@ -126,6 +126,14 @@ def test_a_request_that_no_path_meets_is_rejected(pets, limits, match):
         PathLimits.of(pets, **limits)
 
 
+def test_a_merged_concept_is_called_by_its_own_name():
+    edges = [("thing", "fish"), ("fish", "tench"), ("thing", "dog"), ("thing", "cat")]
+    merged = Hierarchy.from_edges(edges).collapse()
+    assert [merged.called(name) for name in ("fish", "Fish", "tench", "thing")] == ["fish", "fish", "tench", "thing"]
+    with pytest.raises(HierarchyError, match="forbid: no path has 'fish' without 'tench'"):
+        PathLimits.of(merged, force="fish", forbid="tench")
+
+
 def test_a_path_leads_towards_a_forced_concept_beyond_max_steps(pets_dictionary):
     limits = PathLimits.of(pets_dictionary.hierarchy, force="bus")
     result = search(np.ones((1, 4)), pets_dictionary, SearchOptions(max_steps=1), limits=limits)

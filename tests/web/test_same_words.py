@@ -140,6 +140,36 @@ def test_the_same_numbers_everywhere(folder, answers, tmp_path):
         assert Prediction.of(answer, "x").answer_probability == answer.answer_probability
 
 
+RANKED = [("thing", "warm colour"), ("thing", "cold colour"), ("warm colour", "reddish"), ("reddish", "red")]
+RANKED += [("warm colour", "orange"), ("cold colour", "bluish"), ("bluish", "blue"), ("cold colour", "indigo")]
+
+
+def test_merged_concepts_with_a_rank_are_on_the_path_everywhere(folder, tmp_path):
+    ranks = {"warm colour": "kind", "cold colour": "kind", "reddish": "group", "bluish": "group"}
+    tree = Hierarchy.from_edges(RANKED).with_ranks(ranks | dict.fromkeys(MEANS, "class"))
+    model = HCEPClassifier(tree, shrinkage=None, anchor=0.1).fit(*colours(30, 0))
+    hcep.save(model, tmp_path / "model", encoder=ENCODER)
+    photo, report = folder / "photos" / "sure.png", tmp_path / "report.html"
+    question = ("--why-not", "orange", "--objects", "2", "--n-best", "4", "--html", report)
+    text = run("explain", tmp_path / "model", photo, "--encoder", ENCODER, *question)
+    assert "(warm colour → reddish → red)" in text
+    assert "diverge below warm colour: one goes to reddish, the other to orange." in text
+    assert "(cold colour → bluish → blue)" in text
+    assert "below warm colour, orange instead of reddish" in words_of(report.read_text(encoding="utf-8"))
+    forced = run("explain", tmp_path / "model", photo, "--encoder", ENCODER, "--force", "reddish")
+    assert "as requested, with reddish" in forced
+    for kind in ("csv", "parquet"):
+        run("predict", tmp_path / "model", photo.parent, "--encoder", ENCODER, "-o", tmp_path / f"p.{kind}")
+    rows = csv.DictReader((tmp_path / "p.csv").read_text(encoding="utf-8").splitlines())
+    (row,) = [row for row in rows if row["id"] == "sure.png"]
+    (record,) = [row for row in pq.read_table(tmp_path / "p.parquet").to_pylist() if row["id"] == "sure.png"]
+    assert row["names"] == " → ".join(record["names"]) == "warm colour → reddish → red"
+    # One id and one coefficient for each step of the model.
+    assert (record["path"], len(record["coefficients"])) == (["warm colour", "red"], 2)
+    (answer,) = explain_images(photo, tmp_path / "model", encoder=ENCODER)
+    assert Prediction.of(answer, "x").names == record["names"] == answer.shown_path()
+
+
 def test_a_promise_is_made_only_with_held_out_photos(folder, answers):
     is_calibrated = folder.name.startswith("calibrated")
     page, (_, sentence, _) = (

@@ -810,6 +810,12 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         self.n_grown_ += removed.n_images
         return self
 
+    def remove_concept(self, concept: str) -> Self:
+        """Remove a concept above classes, by id or name; its children go to its parents."""
+        self._require_path_head()
+        graph = self._graph_to_grow()
+        return self._rebuild(growing.without(graph, graph.find(concept)), self._class_means())
+
     def move(self, concept: str, parent: str) -> Self:
         """Move a concept, with everything below it, under one other parent."""
         self._require_path_head()

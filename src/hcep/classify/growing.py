@@ -80,6 +80,19 @@ def moved(graph: Hierarchy, synset: str, parent: str) -> Hierarchy:
     return graph._with(parents=parents)
 
 
+def without(graph: Hierarchy, synset: str) -> Hierarchy:
+    """The hierarchy without an inner synset, whose children go to its parents."""
+    if synset == graph.root:
+        raise HierarchyError(f"{quote(graph.name(synset))} is the root and cannot be removed")
+    if graph.is_leaf(synset):
+        raise HierarchyError(f"{quote(graph.name(synset))} has no concept below it; remove_class removes a class")
+    gone, above = graph.index(synset), graph._parents(graph.index(synset))
+    lists = [[q for p in own for q in (above if p == gone else [p])] for own in graph._parent_lists()]
+    # Positions behind the removed one move up by one.
+    parents = [[p - (p > gone) for p in dict.fromkeys(own)] for i, own in enumerate(lists) if i != gone]
+    return graph._with(ids=[one for one in graph if one != synset], parents=parents)
+
+
 def renamed(graph: Hierarchy, synset: str, name: str) -> Hierarchy:
     """The hierarchy with another display name for a synset, in the same order: a linear head relies on that."""
     names, merged = graph._parts()["names"], graph._parts()["merged"]

@@ -88,8 +88,6 @@ def explain(
     if where and html is None and not as_json:
         tell("--where has no effect without --html FILE")
     possible = None if only is None else read_possible(only, hierarchy, tell)
-    if note := promise_note(opened.path_model, sure, possible, group is not None):
-        tell("no accuracy is promised for paths that are forced" if force or forbid else note)
     options = ExplainOptions(
         where=where,
         n_best=n_best or 3,
@@ -116,7 +114,12 @@ def explain(
         paths = {file if isinstance(file, Path) else file.path for file in files}
         same_names = len({path.name for path in paths}) < len(paths)
         n_answers = _print(each, tree, n_best is not None, hierarchy, n_parts=0 if len(files) == 1 else 1 + same_names)
-    if html is not None:
+    # After the answers that it is about.
+    if n_answers and (note := promise_note(opened.path_model, sure, possible, group is not None)):
+        tell("no accuracy is promised for paths that are forced" if force or forbid else note)
+    if html is not None and not n_answers:
+        tell("no report was written, because there is no answer to show")
+    elif html is not None:
         by_label = list(opened.images_by_label().items())[:REPORTED_LABELS]
         rows = [("label", "training images"), *((label, str(n)) for label, n in by_label)]
         tables = [explaining.report.ReportTable("Labels above the classes", "", rows)] if by_label else []
@@ -124,7 +127,7 @@ def explain(
         if not as_json:
             Console().print(f"report: [bold]{escape(str(html))}[/]", soft_wrap=True)
     left_out = not_used([reason for _, reason in (*unused, *answers.skipped)], len(unused) + len(files))
-    if left_out:
+    if left_out and (unused or len(files) > 1):  # a single file was named above
         tell(left_out)
     if not n_answers:
         raise typer.Exit(1)
@@ -195,10 +198,12 @@ def _above(one: explaining.Answer, h: Hierarchy) -> Iterator[str]:
         yield f"[bold]{escape(one.correction.summary())}[/]"
     for what, names in (("with", one.force), ("without", one.forbid)):
         if names and one.correction is None:
-            concepts = ", ".join(h.name(h.find(name)) for name in names)
+            concepts = ", ".join(map(h.called, names))
             yield f"[dim]as requested, {what} {escape(concepts)}[/]"
     for part in one.objects if len(one.objects) > 1 else ():
-        yield f"{percent(part.share)} [bold]{escape(part.name)}[/] ({escape(' → '.join(part.names))})"
+        yield f"{percent(part.share)} of the evidence: [bold]{escape(part.name)}[/] ({escape(' → '.join(part.names))})"
+    if one.objects_doubt():
+        yield f"[dim]{one.objects_doubt()}[/]"
 
 
 def _below(one: explaining.Answer, all_rivals: bool) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ from hcep._files import refuse_existing
 from hcep.cli import options as opt
 from hcep.cli.console import say, show_notes, tell
 from hcep.cli.options import argument, option
-from hcep.errors import HCEPError, quote
+from hcep.errors import HCEPError, HierarchyError, quote
 from hcep.taxonomy.edits import Edit, parse_edits
 
 if TYPE_CHECKING:
@@ -116,11 +117,12 @@ def edit(
 
     Concepts are given by id, or by a name that only one concept has. They are moved, then removed, then renamed.
     """
-    tree = models.read_model(model).classifier.hierarchy_
+    before = models.read_model(model).classifier
+    tree = before.hierarchy_
     edits = parse_edits(tree, move=move or (), remove=remove or (), rename=rename or ())
     if not edits:
         raise HCEPError("nothing to do: give --move, --remove or --rename")
-    changes = [_model_edit(one) for one in edits]
+    changes = [_model_edit(one, before) for one in edits]
 
     def apply(fitted: classify.HCEPClassifier) -> None:
         for _, change in changes:
@@ -130,8 +132,9 @@ def edit(
     _change(model, "; ".join(what for what, _ in changes), apply, keep_metrics=only_names)
 
 
-def _model_edit(edit: Edit) -> tuple[str, Callable[[Any], Any]]:
+def _model_edit(edit: Edit, before: classify.HCEPClassifier) -> tuple[str, Callable[[Any], Any]]:
     """An edit of a tree as a sentence and a change of a model."""
+    from hcep.classify.growing import unmerged
     from hcep.models.model_encoder import own_labels
 
     if isinstance(edit, taxonomy.Move):
@@ -143,7 +146,12 @@ def _model_edit(edit: Edit) -> tuple[str, Callable[[Any], Any]]:
         concept, name = edit.synset, edit.name
         return f"renamed {quote(concept)} {quote(name)}", lambda fitted: fitted.rename(concept, name)
     assert isinstance(edit, taxonomy.Remove)
-    label = edit.synset
+    label, labels, tree = edit.synset, set(map(str, before.classes_.tolist())), unmerged(before.hierarchy_)
+    if label not in labels:
+        with suppress(HierarchyError):  # remove_class says that it is unknown
+            label = tree.class_of(tree.find(label))
+    if label not in labels and label in tree:
+        return f"removed concept {quote(label)}", lambda fitted: fitted.remove_concept(label)
     return f"removed class {quote(label)}", lambda fitted: fitted.remove_class(own_labels(fitted, np.array([label]))[0])
 
 

@@ -40,7 +40,12 @@ N_SHOWN = 10
 
 def arrows(names: Iterable[str]) -> str:
     """A path in one line: ``animal → dog``; a class that is also above others is named once."""
-    return " → ".join(name for name, _ in groupby(names))
+    return " → ".join(distinct(names))
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """The names without repetitions in a row."""
+    return [name for name, _ in groupby(names)]
 
 
 class Step(Struct, frozen=True):
@@ -99,12 +104,14 @@ class Route(Struct, frozen=True):
 
 
 class PictureObject(Struct, frozen=True):
-    """One of several objects in a picture, with its share of the picture and its path."""
+    """One of several objects in a picture, with its share of the evidence, which is no probability, and its path."""
 
     name: str
     share: float
     path: tuple[str, ...]
-    names: tuple[str, ...]
+    names: tuple[str, ...]  #: along the path, with merged concepts that have a rank
+    #: whether ``n_paths="auto"`` would have stopped before it; None if the model cannot tell how many objects there are
+    doubtful: bool | None = None
 
 
 class TrainingPhoto(Struct, frozen=True):
@@ -198,11 +205,17 @@ class Contrast(Struct, frozen=True, kw_only=True, dict=True):
         """The path-tree node where the rival's path ends; not part of the JSON."""
         return int(self.__dict__["rival_node"])
 
+    @property
+    def forks(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What paths show of the first step of each side below the shared concepts; not part of the JSON."""
+        forks: tuple[tuple[str, ...], tuple[str, ...]] = self.__dict__["forks"]
+        return forks
+
     def lines(self) -> list[str]:
         """The comparison in words."""
         a, b, n = self.chosen, self.rival, len(self.shared)
         fork = f"below {self.shared[-1]}" if self.shared else "at the first step"
-        own, other = (path[n] if n < len(path) else "nothing more" for path in (self.path, self.rival_path))
+        own, other = (names[0] if names else "nothing more" for names in self.forks)
         first = n if a.kind == "path" else 0
         lines = [
             f"Why {a.name} and not {b.name}? Their paths diverge {fork}: one goes to {own}, the other to {other}.",
@@ -382,13 +395,28 @@ class Answer(Struct, frozen=True, kw_only=True, dict=True):
 
     def names(self) -> str:
         """The path in one line: ``animal → mammal → cat``."""
-        return arrows(name for step in self.path for name in (*step.ranked(), step.name)) or "no concept"
+        return " → ".join(self.shown_path()) or "no concept"
+
+    def shown_path(self) -> list[str]:
+        """The names along the path as people read it, as `Hierarchy.shown_path`."""
+        return distinct(name for step in self.path for name in (*step.ranked(), step.name))
 
     def other_routes(self) -> list[str]:
         """The other paths to the last concept in words: ``pet 0.31 → cat 1.02, which explains 41 % of the image``."""
         lines = [f"{route.trail()}, which explains {percent(route.explained)} of the image" for route in self.routes]
         n_more = self.n_routes - 1 - len(self.routes)
         return lines + ([f"{n_more:,} more, which explain less or are not allowed here"] if n_more and lines else [])
+
+    def objects_doubt(self) -> str:
+        """Whether the picture shows fewer objects than were found, in words; empty if nothing speaks against them."""
+        n, n_doubtful = len(self.objects), sum(bool(part.doubtful) for part in self.objects)
+        if n > 1 and any(part.doubtful is None for part in self.objects):
+            return f"this model cannot tell whether there really are {n} objects"
+        if not n_doubtful:
+            return ""
+        which = "the second is" if n == 2 else "the last is" if n_doubtful == 1 else f"the last {n_doubtful} are"
+        enough = "one object explains" if n - n_doubtful == 1 else f"{n - n_doubtful} objects explain"
+        return f"{which} doubtful: {enough} the photo about as well"
 
     def headline(self) -> str:
         """The answer in words: ``a building, 94 % (perhaps a palace, 58 %; bell cote, 9 %)``."""

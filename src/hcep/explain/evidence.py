@@ -115,7 +115,8 @@ class Evidence:
             flip=None if change is None else self._flip(start, change),
             photos=tuple(photos),
         )
-        contrast.__dict__.update(change=change, rival_node=other)
+        forks = tuple(h.shown_path(path[n : n + 1]) for path in (ids, rival_ids))
+        contrast.__dict__.update(change=change, rival_node=other, forks=forks)
         return contrast
 
     def find(self, concept: str) -> str:

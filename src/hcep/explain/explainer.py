@@ -264,8 +264,13 @@ class Explainer:
         for c in classes:
             if odds[c] > 0:  # the request does not exclude it
                 end = self._rival_end(c, result.n_best_nodes[i], x)
-                rivals.append((end, Rival(*self.evidence.classes[c], odds[c].item(), *self.evidence.path(end))))
+                rivals.append((end, Rival(*self.evidence.classes[c], odds[c].item(), *self._shown(end))))
         return rivals
+
+    def _shown(self, node: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Ids along the path to a node, and the names that people read."""
+        ids = self.evidence.path(node)[0]
+        return ids, self.model.hierarchy.shown_path(ids)
 
     def _rival_end(self, c: int, hypotheses: NDArray[np.int32], x: NDArray[Any]) -> int:
         """Where the best path of a class ends: among the paths that the search returned, or else compared now."""
@@ -291,11 +296,17 @@ class Explainer:
         """What each image is a sum of, and where in the path tree these paths end."""
         if self.n_paths is None:
             return [()] * len(images), [[]] * len(images)
-        sums = self.model.pursue_several(np.stack([image.embedding for image in images]), self.n_paths)
+        X, h = np.stack([image.embedding for image in images]), self.model.hierarchy
+        sums = self.model.pursue_several(X, self.n_paths)
         ends, objects = [[node for node in nodes if node >= 0] for nodes in sums.nodes.tolist()], []
-        for nodes, shares in zip(ends, sums.shares.tolist(), strict=True):
-            parts = [(self.evidence.path(node), share) for node, share in zip(nodes, shares, strict=False)]
-            objects.append(tuple(PictureObject(names[-1], share, ids, names) for (ids, names), share in parts))
+        can_tell, enough = self.model.dictionary.transform.constants is None, sums.n_paths
+        if can_tell and self.n_paths != "auto" and enough.max() > 1:
+            enough = self.model.pursue_several(X, "auto").n_paths
+        for nodes, shares, n in zip(ends, sums.shares.tolist(), enough.tolist(), strict=True):
+            paths = [self.evidence.path(node)[0] for node in nodes]
+            doubts = [place >= n if can_tell else None for place in range(len(nodes))]
+            parts = zip(paths, shares, doubts, strict=False)
+            objects.append(tuple(PictureObject(h.name(p[-1]), s, p, h.shown_path(p), doubt) for p, s, doubt in parts))
         return objects, ends
 
     def _truth(self, source: Path | ImageItem | Image | None) -> str | None:

@@ -75,7 +75,7 @@ class Prediction(Struct, kw_only=True):
             id=key,
             **{name: getattr(answer, name) for name in same},
             path=[step.synset for step in answer.path],
-            names=[step.name for step in answer.path],
+            names=answer.shown_path(),
             coefficients=[step.coefficient for step in answer.path],
             residual_norm=answer.residual_norm,
             corrected=None if answer.correction is None else answer.correction.said(answer.context.model.hierarchy),
@@ -310,6 +310,7 @@ def _columns(
 ) -> dict[str, Any]:
     """The columns of a block of images, straight from the arrays of the search."""
     h, rows = model.hierarchy, np.arange(len(result))
+    names = {path: list(h.shown_path(path)) for path in set(result.paths)}
     concepts = answers.concepts
     at_rank = [rank is not None and one is not None and one.rank == rank for one in concepts]
     labels, are_unlike = result.labels.tolist(), unlike(model, result)
@@ -323,7 +324,7 @@ def _columns(
         ],
         "kind": unknown_kinds(model, result),
         "path": [list(synsets) for synsets in result.paths],
-        "names": [list(map(h.name, synsets)) for synsets in result.paths],
+        "names": [names[synsets] for synsets in result.paths],
         "coefficients": [result.coefficients(i).tolist() for i in range(len(result))],
         "residual_norm": result.residual_norms,
     }
@@ -337,8 +338,9 @@ def _correct(columns: dict[str, Any], i: int, correction: Correction, hierarchy:
         return
     above = {decision.synset, *hierarchy.ancestors(decision.synset)}
     n_steps = sum(concept in above for concept in columns["path"][i])
-    for name in ("path", "names", "coefficients"):
+    for name in ("path", "coefficients"):
         columns[name][i] = columns[name][i][:n_steps]
+    columns["names"][i] = list(hierarchy.shown_path(columns["path"][i]))
     is_known = decision.id is not None and hierarchy.merged_into(decision.id) in hierarchy
     lineage = {} if decision.id is None else hierarchy.lineage(decision.id if is_known else decision.synset)
     cells = {"answer": decision.id, "answer_name": decision.name, "rank": decision.rank}

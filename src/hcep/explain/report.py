@@ -153,7 +153,10 @@ class Pictures:
         if n == len(answer.path) or n == len(rival.path):
             return "one path continues where the other ends"
         above = f"below {answer.path[n - 1].name}" if n else "from the start"
-        return f"{above}, {rival.names[n]} instead of {answer.path[n].name}"
+        other = rival.names[n]
+        if answer.context.explainer is not None:
+            other = answer.context.model.hierarchy.shown_path(rival.path[n : n + 1])[0]
+        return f"{above}, {other} instead of {(*answer.path[n].ranked(), answer.path[n].name)[0]}"
 
     def class_name(self, answer: Answer) -> str:
         """The name of the class that the image's folder is named after."""

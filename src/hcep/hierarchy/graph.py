@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NoReturn, TypeVar
@@ -278,6 +278,25 @@ class Hierarchy:
     def merged(self, synset: str) -> Merged:
         """The (id, name) pairs that `collapse` merged into a synset, highest first."""
         return self._merged.get(self.ids[self.index(synset)], ())
+
+    def shown_path(self, synsets: Iterable[str]) -> tuple[str, ...]:
+        """The names along a path as people read it: with merged concepts that have a rank, and no name twice in a row.
+
+        >>> h = Hierarchy.from_edges([("animal", "fish"), ("fish", "tench"), ("animal", "dog"), ("dog", "pug")])
+        >>> h = h.with_ranks({"fish": "group", "tench": "class"}).collapse()
+        >>> h.shown_path(["tench"]), h.shown_path(["pug"])
+        (('fish', 'tench'), ('pug',))
+        """
+        merged = ((one, name) for synset in synsets for one, name in (*self.merged(synset), (None, self.name(synset))))
+        return tuple(name for name, _ in groupby(name for one, name in merged if one is None or self.rank(one)))
+
+    def called(self, name: str) -> str:
+        """The display name of the concept that `find` finds; of a merged concept its own, not that of its child."""
+        synset, key = self.find(name), spelling_key(name)
+        if name in self or key in map(spelling_key, (synset, self.name(synset))):
+            return self.name(synset)
+        merged = (called for one, called in self.merged(synset) if name == one or spelling_key(called) == key)
+        return next(merged, self.name(synset))
 
     def rank(self, synset: str) -> str | None:
         """The rank of a synset, such as "family", or of one that was merged; None if it has no rank."""

@@ -112,7 +112,7 @@ def _states_of(hierarchy: Hierarchy, above: NDArray[np.int32], request: Request)
     states = _passing(tree, above, force, forbid + others)
     if states[0] != CLOSED:
         return states
-    names = [quoted(map(hierarchy.name, part)) for part in ids]
+    names = [quoted(map(hierarchy.called, part)) for part in request]
     if others and _passing(tree, above, force, forbid)[0] != CLOSED:
         raise HierarchyError(f"only: no path is left by force and forbid among {names[2]}; add what is possible here")
     if force and _passing(tree, above, force, [])[0] == CLOSED:
