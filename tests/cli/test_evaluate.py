@@ -85,6 +85,7 @@ def test_one_model_is_printed_in_plain_words(model, data):
     for insider in ("lca", "n atoms", "support", "prefix", "energy"):
         assert insider not in text
     assert "†" not in text
+    assert "top-1" not in text  # it is the accuracy
 
 
 def test_the_evaluated_split_is_named(model, data):

@@ -228,3 +228,21 @@ def test_edits_of_one_command_are_one_version(model: Path) -> None:
         "--move",
         "cat:animal:vehicle",
     )
+
+
+def test_controls_of_an_audit_are_fitted_to_the_photos_that_the_model_keeps(
+    photos: Path,  # noqa: F811
+    fitted: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    command = ["audit", str(fitted), str(photos / "val"), "--encoder", ENCODER, "-o", str(tmp_path / "a.html")]
+    result = CliRunner().invoke(app, command)
+    assert "three checks are left out" not in result.stderr
+    assert "no training images were given" not in result.stdout
+    page = html.unescape((tmp_path / "a.html").read_text("utf-8"))
+    assert f"Data: {photos / 'val'}. 12 images of 4 classes. Date: 20" in page
+    assert "? The coefficients on the path alone" in page
+    model = shutil.copytree(fitted, tmp_path / "model", ignore=shutil.ignore_patterns("store"))
+    result = CliRunner().invoke(app, ["audit", str(model), *command[2:5]])
+    assert "three checks are left out" in result.stderr
+    assert "train_val" not in result.stderr

@@ -443,7 +443,20 @@ def test_commands_close_with_what_was_not_used(model: Path, photos: Path, tree: 
     (tmp_path / "some" / "cat" / "torn.png").write_bytes((photos / "val" / "cat" / "0.png").read_bytes()[:300])
     (tmp_path / "some" / "cat" / "empty.png").touch()
     sentence = "2 of 8 files not used: 1 empty file, 1 truncated"
-    words = ("--encoder", ENCODER)
-    assert sentence in run("fit", tmp_path / "some", *words, "--hierarchy", tree, "-o", tmp_path / "m")[1]
-    assert sentence in run("predict", model, tmp_path / "some", *words, "-o", tmp_path / "p.csv")[1]
+    words, named = ("--encoder", ENCODER), f"{sentence}; files: 'cat/empty.png', 'cat/torn.png'"
+    assert named in run("fit", tmp_path / "some", *words, "--hierarchy", tree, "-o", tmp_path / "m")[1]
+    assert named in run("predict", model, tmp_path / "some", *words, "-o", tmp_path / "p.csv")[1]
     assert sentence in run("explain", model, tmp_path / "some", *words)[1]
+
+
+def test_predict_takes_one_photo_as_explain_does(model: Path, photos: Path, tmp_path: Path) -> None:
+    run("predict", model, photos / "val" / "cat" / "0.png", "--encoder", ENCODER, "-o", tmp_path / "one.csv")
+    lines = (tmp_path / "one.csv").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 2
+    assert lines[1].startswith(('"0.png"', "0.png"))
+
+
+def test_a_folder_without_photos_gives_one_sentence(tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    words = ("fit", tmp_path / "empty", "--encoder", ENCODER, "--hierarchy", tree, "-o", tmp_path / "m")
+    fails("no images in .*empty.* and no known layout; put photos into one subfolder per class[^\n]*$", *words)

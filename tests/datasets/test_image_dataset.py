@@ -85,7 +85,9 @@ def test_unknown_split(split_pets):
 
 
 def test_dataset_without_splits(pets):
-    with pytest.raises(DatasetError, match=r"has no splits, so there is no split 'train'; .* divide it with train_val"):
+    with pytest.raises(
+        DatasetError, match=r"has no splits, so there is no split 'train'; leave out the split to use all"
+    ):
         pets.split("train")
     with pytest.raises(DatasetError, match=r"has no splits"):
         read_images(pets.root, split="train")
@@ -144,12 +146,22 @@ def test_missing_source(pets):
         read_images(Path("nowhere/at/all"))
 
 
-def test_unknown_layout_says_what_was_looked_for(tmp_path):
+def test_an_unknown_layout_gives_one_sentence(tmp_path):
     write(tmp_path, "notes.txt", "no image")
-    with pytest.raises(DatasetError, match=r"no known layout; .*(?s:.*)tiny_imagenet: wnids.txt"):
+    with pytest.raises(
+        DatasetError, match=r"no images in .* and no known layout; put photos into one subfolder per class"
+    ) as raised:
         read_images(tmp_path)
     with pytest.raises(DatasetError, match=r"notes.txt.* no known layout"):
         read_images(tmp_path / "notes.txt")
+    assert "\n" not in str(raised.value)
+
+
+def test_one_photo_is_a_dataset(tmp_path):
+    (dataset := read_images(touch(tmp_path, "cat/a.jpg", "b.jpg") / "b.jpg"))
+    assert (dataset.files, dataset.labels, dataset.layout) == (("b.jpg",), (None,), "photo")
+    with pytest.raises(DatasetError, match="has no splits"):
+        read_images(tmp_path / "b.jpg", split="val")
 
 
 def test_unknown_layout_name(tmp_path):

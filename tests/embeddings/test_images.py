@@ -313,3 +313,5 @@ def test_files_that_are_not_used_are_counted_by_reason():
     reasons = [heic, "image file is truncated (5 bytes not processed)", heic]
     assert not_used(reasons, 225) == f"3 of 225 files not used: 2 {heic}, 1 truncated"
     assert not_used([], 225) == ""
+    named = not_used(reasons, 225, names=["a", "b", "c", "d"])
+    assert named == f"3 of 225 files not used: 2 {heic}, 1 truncated; files: 'a', 'b', 'c' and 1 more"

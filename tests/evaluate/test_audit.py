@@ -106,7 +106,7 @@ def test_undecided_checks_lead_to_no_conclusion(model, sample) -> None:
     assert by_name(result)["shuffled labels"].passed
     assert by_name(result)["random tree"].passed is None
     assert not any("can be read as knowledge" in text for text in result.sentences)
-    assert any("Not decided: random tree (only 0 mistakes)" in text for text in result.sentences)
+    assert any("Not decided: random tree (only 0 mistakes, too few to compare)" in text for text in result.sentences)
 
 
 def test_coverage_is_not_measured_on_calibration_images(sample, tmp_path: Path) -> None:
@@ -233,3 +233,18 @@ def test_coverage_is_also_measured_as_a_mean_over_classes(sample) -> None:
     assert check.figures["macro_coverage"] == pytest.approx(np.mean(by_class))
     assert check.figures["worst_tenth_of_classes"] == pytest.approx(by_class[0])
     assert "as a mean over classes" in check.measured
+
+
+def test_a_model_that_is_not_calibrated_promises_nothing(model, sample) -> None:
+    result = audit(model, sample.X_val, sample.y_val)
+    check = by_name(result)["calibration and coverage"]
+    assert "where 0.9 was asked for, on half of the images after calibration with the other half" in check.measured
+    assert "promises nothing until it is calibrated (hcep model calibrate)" in check.measured
+    assert "promised" not in check.measured
+    assert not any("promised coverage can be relied on" in text for text in result.sentences)
+    assert any("It promises no coverage itself" in text for text in result.sentences)
+    calibrated = HCEPClassifier(sample.hierarchy, **SETTINGS).fit(sample.X_train, sample.y_train)
+    calibrated.calibrate(sample.X_val[::2], sample.y_val[::2])
+    again = audit(calibrated, sample.X_val[1::2], sample.y_val[1::2])
+    assert "promised 0.9" in by_name(again)["calibration and coverage"].measured
+    assert not any("It promises no coverage" in text for text in again.sentences)

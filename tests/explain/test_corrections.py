@@ -122,7 +122,7 @@ def test_a_line_has_who_when_and_why(tmp_path):
         ('{"image": "aa"}', "kept.jsonl line 2: image must be 64 hexadecimal digits, got 'aa'"),
         (f'{{"image": "{A}", "forced": []}}', "line 2: unknown field 'forced'. Near matches: 'force'"),
         ("[1]", "line 2: the file must be a JSON object"),
-        ("{oh", "line 2: not JSON"),
+        ("{oh", "line 2 is not JSON; a corrections file"),
         (
             f'{{"image": "{A}", "force": ["beer"]}}',
             "line 2: 'beer' is not a concept of this hierarchy. Near matches: 'bear'",

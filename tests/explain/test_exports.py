@@ -45,7 +45,9 @@ def test_a_fiftyone_dataset_has_answers_and_heat_maps(model: Path, photos: Path,
     notes: list[str] = []
     n_samples = export_fiftyone(read_model(model), photos, tmp_path / "fo", "val", on_note=notes.append)
     (photos / "val" / "cat" / "broken.png").unlink()
-    assert notes == ["1 of 13 files not used: 1 not an image or not in a format that can be read"]
+    assert notes == [
+        "1 of 13 files not used: 1 not an image or not in a format that can be read; files: 'val/cat/broken.png'"
+    ]
     samples = json.loads((tmp_path / "fo" / "samples.json").read_text(encoding="utf-8"))["samples"]
     assert n_samples == len(samples) == 12
     cat = next(sample for sample in samples if sample["ground_truth"]["label"] == "Katze")

@@ -783,7 +783,7 @@ class HCEPClassifier(ClassifierMixin, HCEPTransformer):  # type: ignore[misc]
         """Return the concept that `add_class` would add a class below; raises the errors of `add_class`."""
         self._require_path_head()
         if str(name) in set(map(str, self.classes_.tolist())):
-            how = "partial_fit(X, y), or `hcep model add`, adds images to it"
+            how = "to add images to it, use `hcep model add` without --class (in Python: partial_fit)"
             raise HCEPError(f"{quote(name)} is already a class of the model; {how}")
         if isinstance(name, str) != (self.classes_.dtype.kind in "UO"):
             raise HCEPError(f"name must be of the type of the other classes, {self.classes_.dtype}; got {quote(name)}")

@@ -159,6 +159,7 @@ def _print_scores(facts: dict[str, Any], table: ScoreTable | None) -> None:
         shown = []
         hidden = {"data", "intervals", "classes", "interventions"}
         hidden |= {key for key in ("n_coarse", "n_unlabelled") if not facts[key]}
+        hidden |= {"top_1"} if facts.get("top_1") == facts["accuracy"] else set()
         for key in (key for key in facts if key not in hidden):
             low, high = facts["intervals"].get(key, (None, None))
             between = "" if low is None else f"[dim]{_shown(low)} to {_shown(high)}[/]"

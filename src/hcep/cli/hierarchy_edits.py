@@ -203,7 +203,7 @@ def report(
         many = counted(len({finding.synsets[0] for finding in useless}), "concept")
         text = f"{many} with photos that look more like another parent; moving them brings no clear improvement"
         named = ([repr(hierarchy.name(s)) for s in f.synsets] for f in useless)
-        near = tuple(f"{child} more like {other} than {own}" for child, own, other in named)
+        near = tuple(f"{child} is more like {other} than {own}" for child, own, other in named)
         shown_findings.append(Finding("note", "nearer-parent; --json has the numbers", text, (), examples=near))
     for finding in shown_findings:
         where = f"{finding.code}: {quoted(finding.synsets, 3)}" if finding.synsets else finding.code

@@ -102,17 +102,18 @@ def embeddings_of(
     home = Path(data).resolve()
     digest = sha256(f"{home} {model.fingerprint}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
     place = Path(store) if store is not None else cache_folder("stores", f"{home.name}-{digest}")
-    unused = [reason for _, reason in dataset.unused]
+    unused = [*dataset.unused]
     if ready is not None and _has_all(ready, dataset, model):
         place = ready
     else:
         is_same = not is_store(place) or EmbeddingStore(place).encoder.fingerprint == model.fingerprint
         report = encode_images(dataset, model, place, progress=progress, remove_others=True, resume=is_same)
-        unused += [image.reason for image in report.skipped]
+        unused += [(image.id, image.reason) for image in report.skipped]
     opened = EmbeddingStore(place)
     embeddings = read_embeddings(opened, split, default_split=default_split, in_memory=in_memory)
     what = "boxes" if any(dataset.boxes) else "files"
-    left_out = not_used(unused, len(dataset) + len(dataset.unused), what)
+    ids, reasons = [name for name, _ in unused], [reason for _, reason in unused]
+    left_out = not_used(reasons, len(dataset) + len(dataset.unused), what, ids)
     notes = (*folder_notes(dataset), *copy_notes(opened), *([left_out] if left_out else []))
     return replace(embeddings, source=embeddings.source.replace(str(place), str(data), 1), notes=notes)
 

@@ -190,8 +190,8 @@ def choose_splits(available: Iterable[str | None], wanted: str | None, source: P
         return known
     if not known:
         raise DatasetError(
-            f"{str(source)!r} has no splits, so there is no split {quote(wanted)}; read it without split=, and divide "
-            "it with train_val()"
+            f"{str(source)!r} has no splits, so there is no split {quote(wanted)}; leave out the split "
+            "to use all images, or divide them into the folders train/ and val/"
         )
     if canonical_split(wanted) not in known:
         raise DatasetError(f"split {quote(wanted)} is not in {str(source)!r}, which has {quoted(known)}")

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from hcep.embeddings.pixels import area_of
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quoted
 
 MAX_PIXELS = 89_478_485
 """Pillow's own limit for a suspected decompression bomb, a quarter of a GiB of RGB."""
@@ -140,11 +140,15 @@ def open_image(
         raise ImageProblem(_in_one_line(error), path) from error
 
 
-def not_used(reasons: Iterable[str], n_files: int, what: str = "files") -> str:
-    """A sentence such as "3 of 225 files not used: 2 HEIC (pip install ...), 1 truncated"; empty without reasons."""
+def not_used(reasons: Iterable[str], n_files: int, what: str = "files", names: Iterable[str] = ()) -> str:
+    """A sentence such as "3 of 225 files not used: 2 HEIC (pip install ...), 1 truncated"; empty without reasons.
+
+    Up to three of the `names` follow, unless the files have been named before.
+    """
     kinds = Counter(re.sub(r" \(\d[^)]*\)|^image file is ", "", reason) for reason in reasons)
     listed = ", ".join(f"{n:,} {kind}" for kind, n in kinds.most_common())
-    return f"{kinds.total():,} of {n_files:,} {what} not used: {listed}" if kinds else ""
+    which = f"; {what}: {named}" if (named := quoted(names, 3)) else ""
+    return f"{kinds.total():,} of {n_files:,} {what} not used: {listed}{which}" if kinds else ""
 
 
 def small_jpeg(image: Image.Image, side: int, quality: int) -> bytes:

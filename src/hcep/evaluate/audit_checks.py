@@ -37,6 +37,8 @@ ENOUGH, BEHIND = 30, 0.1
 BLOCK, MOST_HELD_OUT = 1024, 2000
 #: The curves of the deletion check.
 DELETION = ("deleted", "inserted", "others deleted")
+#: What is said of a model that was never calibrated.
+NO_PROMISE = "the model itself promises nothing until it is calibrated (hcep model calibrate)"
 #: Two images whose four scores differ by no more than this are the same image.
 SAME_SCORES = 1e-5
 #: (n_images, n_dims) embeddings, or their store.
@@ -114,6 +116,11 @@ class Subject:
     def chance(self) -> float:
         """Accuracy of the most frequent class."""
         return float(np.unique(self.y, return_counts=True)[1].max() / len(self.y))
+
+    @property
+    def promises(self) -> bool:
+        """Whether the model was calibrated for single photos of all classes, so that it promises coverage of them."""
+        return self._calibration is not None
 
     _order = cached_property[NDArray[np.intp]](lambda self: self.rng.permutation(len(self.y)))
 
@@ -201,6 +208,15 @@ class Block:
         return np.asarray(KDTree(calibration).query(mine, distance_upper_bound=SAME_SCORES)[0] < SAME_SCORES)
 
 
+def per_cent(share: float, digits: int = 1) -> str:
+    """A measured share.
+
+    >>> per_cent(0.98), per_cent(0.05, 0)
+    ('98.0 %', '5 %')
+    """
+    return f"{100 * share:.{digits}f} %"
+
+
 def raw_images(transform: EmbeddingTransform, x: Floats) -> Floats:
     """Invert a transform; if it normalises embeddings, their length is lost.
 
@@ -226,9 +242,8 @@ def leakage(subject: Subject) -> Running:
         sums.add("replayed", replayed == block.y)
         sums.add("correct", block.correct)
     other, gain = sums.mean("not from the code"), sums.mean("correct") - sums.mean("replayed")
-    text = (
-        f"{other:.1%} of the answers differ from those that the code of the path gives; they add {gain:+.3f} accuracy"
-    )
+    same = f"{per_cent(1 - other)} of the images; the other answers change accuracy by {gain:+.3f}"
+    text = f"the coefficients on the path alone give the same answer for {same if other else 'every image'}"
     figures = {"not_from_the_code": other, "accuracy_beyond_the_code": gain}
     return Check("leakage", "Does the answer come from the path alone?", other <= MAX_LEAK, text, figures)
 
@@ -247,7 +262,7 @@ def removed(subject: Subject) -> Running:
     (without, own, follows), accuracy, allowed = figures.values(), sums.mean("correct"), subject.chance + 0.05
     text = (
         f"accuracy is {accuracy:.3f}, {without:.3f} without the path's concepts and {own:.3f} with those of another "
-        f"image (chance: {subject.chance:.3f}); {follows:.1%} of the answers follow the exchanged concepts"
+        f"image (chance: {subject.chance:.3f}); {per_cent(follows)} of the answers follow the exchanged concepts"
     )
     question, passed = "Does accuracy fall to chance without the concepts?", without <= allowed and own <= allowed
     return Check("concepts removed", question, passed, text, {**figures, "accuracy": accuracy})
@@ -294,12 +309,13 @@ def noise(subject: Subject) -> Running:
         pairs = zip(block.inference.paths, model.pursue(again).paths, strict=True)
         sums.add("paths stay", [a == b for a, b in pairs])
     same, paths = sums.mean("answers stay"), sums.mean("paths stay")
-    text = f"{same:.1%} of the answers and {paths:.1%} of the paths stay the same with noise of {NOISE:.0%} of the norm"
+    text = f"{per_cent(same)} of the answers and {per_cent(paths)} of the paths stay the same with noise of "
+    text += f"{per_cent(NOISE, 0)} of the norm"
     question = "Do answers stay the same under small noise?"
     return Check("noise", question, same >= STAY, text, {"answers": same, "paths": paths})
 
 
-def _not_run(name: str, question: str, reason: str = "there are no training images") -> Running:
+def _not_run(name: str, question: str, reason: str = "no training images were given") -> Running:
     while (yield):
         pass
     return Check(name, question, None, reason, {})
@@ -321,7 +337,8 @@ def other_images(subject: Subject) -> Running:
         pairs = zip(block.inference.paths, again.pursue(block.X).paths, strict=True)
         subject.sums.add(name, [len({*a} & {*b}) / max(len({*a} | {*b}), 1) for a, b in pairs])
     shared = subject.sums.mean(name)
-    text = f"paths of a fit to half of the training images share {shared:.1%} of their concepts with the model's"
+    text = f"paths of a fit to half of the training images share {per_cent(shared)} of their concepts with the "
+    text += "model's"
     return Check(name, question, shared >= SAME_PATH, text, {"shared": shared})
 
 
@@ -358,7 +375,7 @@ def random_tree(subject: Subject) -> Running:
             sums.add(key, tree_distances(truth, predicted, h)[predicted != truth])
     fewest = min(map(sums.n, far))
     if fewest < ENOUGH:
-        return Check(name, question, None, f"only {fewest} mistakes", {})
+        return Check(name, question, None, f"only {fewest} mistakes, too few to compare", {})
     mine, theirs = map(sums.mean, far)
     half = 1.96 * float(np.sqrt(sum(sums.variance(one) / sums.n(one) for one in far)))
     passed = None if abs(theirs - mine) <= half else mine < theirs
@@ -415,9 +432,15 @@ def branches(subject: Subject) -> Running:
         by_class = by_class[~np.isnan(by_class)]
         macro, worst = by_class.mean(), by_class[: max(1, len(by_class) // 10)].mean()
         figures |= {"macro_coverage": float(macro), "worst_tenth_of_classes": float(worst)}
-        text += f"; coverage is {covered:.3f}, promised {subject.sure:g}"
+        halves = f"where {subject.sure:g} was asked for, on half of the images after calibration with the other half"
+        text += f"; coverage is {covered:.3f}"
+        text += f", promised {subject.sure:g}" if subject.promises else f" {halves}"
         text += f" ({macro:.3f} as a mean over classes, {worst:.3f} in the worst tenth of them)"
     text += f"; it is too low for {', '.join(low)}" if low else ""
+    if not subject.promises:
+        other = subject.model.path_model().held_out is not None
+        only = "the model itself is calibrated only for groups of photos or for a list of possible classes"
+        text += f"; {only if other else NO_PROMISE}"
     passed: bool | None = error <= MAX_ECE and covered >= subject.sure - 0.03 and not low
     if seen:
         which = "all" if seen == n else f"{seen:,.0f} of {n:,}"

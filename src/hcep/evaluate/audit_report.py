@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ from hcep.classify import HCEPClassifier
 from hcep.classify.base import as_labels
 from hcep.classify.coarse import read_labels
 from hcep.datasets.layouts.table import group_values
-from hcep.embeddings import Embeddings, EmbeddingStore
+from hcep.embeddings import Embeddings, EmbeddingStore, read_embeddings
 from hcep.errors import HCEPError, counted, quote
-from hcep.evaluate.audit_checks import Check, Subject, run_checks
+from hcep.evaluate.audit_checks import Check, Subject, per_cent, run_checks
 from hcep.evaluate.drawing import write_figures
 from hcep.evaluate.model_scores import training_images
-from hcep.explain.neighbours import fitted_on
+from hcep.explain.neighbours import fitted_on, recorded_photos
 from hcep.models.fitting import IN_MEMORY
 from hcep.models.loading import SavedModel, read_model
 from hcep.models.model_encoder import embeddings_for, own_labels
@@ -29,6 +30,17 @@ FEW_FITTED = 0.02
 NOTHING_CONCLUDED = (
     "This audit allows no conclusions: it used images that the model was fitted on. Audit the model on labelled "
     "images that it has not seen."
+)
+#: Instead of those of `MEANING`, for a model that was not calibrated.
+NOT_CALIBRATED = (
+    "Its probabilities can be relied on for images like these. It promises no coverage itself; calibrated with half of "
+    "these images, it kept the promise on the other half.",
+    "Its probabilities, and coverage after calibration with images like these, must not be relied on",
+)
+NO_CONTROLS = (
+    "three checks are left out: they compare the model with models fitted to training images, and neither the data "
+    "nor the folder of the model has any. Give data with the splits train and val (for photos, two folders), or name "
+    "the split with --train-split"
 )
 WORDS = {True: "passed", False: "failed", None: "open"}
 #: What the model can be used for if all of some checks pass, and what it must not be used for if one of them fails.
@@ -63,7 +75,8 @@ class Audit:
 
     `n_images` counts the images that were used, which are labelled with a class; `n_coarse` are labelled above the
     classes, and `n_unlabelled` with the root. `n_fitted` of the images are training images of the model: if they are
-    more than a few, no check is decided. `warnings` are all sentences about the data, as the terminal shows them.
+    more than a few, no check is decided. `promises` says whether the model was calibrated. `warnings` are all
+    sentences about the data, as the terminal shows them. `data` and `date` are known if a saved model was audited.
     """
 
     name: str
@@ -75,6 +88,9 @@ class Audit:
     n_unlabelled: int = 0
     n_fitted: int = 0
     warnings: tuple[str, ...] = ()
+    promises: bool = True
+    data: str = ""
+    date: str = ""
 
     @property
     def is_void(self) -> bool:
@@ -92,7 +108,9 @@ class Audit:
         if self.is_void:
             return (NOTHING_CONCLUDED,)
         by_name = {check.name: check for check in self.checks}
-        sentences = [f"It is right on {self.accuracy:.1%} of {self.n_images:,} images of {self.n_classes:,} classes."]
+        sentences = [
+            f"It is right on {per_cent(self.accuracy)} of {self.n_images:,} images of {self.n_classes:,} classes."
+        ]
         if n_others := self.n_coarse + self.n_unlabelled:
             coarse = f"{counted(self.n_coarse, 'image')} labelled above the classes" if self.n_coarse else ""
             unlabelled = counted(self.n_unlabelled, "unlabelled image") if self.n_unlabelled else ""
@@ -100,6 +118,8 @@ class Audit:
             sentences.append(f"{others} {'is' if n_others == 1 else 'are'} not used.")
         for names, (can, must_not) in MEANING.items():
             checks = [by_name[name] for name in names if name in by_name]
+            if not self.promises and "calibration and coverage" in names:
+                can, must_not = NOT_CALIBRATED
             failed = [f"{check.name}: {check.measured}" for check in checks if check.passed is False]
             if failed:
                 sentences.append(f"{must_not} ({'; '.join(failed)}).")
@@ -160,7 +180,8 @@ def audit(
     subject = Subject(model, images, own, arrays, image_groups, sure, random_state, progress)
     checks = tuple(run_checks(subject))
     counts = int((truths.label >= 0).sum()), int(truths.dropped.sum())
-    return Audit(name, len(own), len(model.classes_), subject.sums.mean("correct"), checks, *counts)
+    accuracy = subject.sums.mean("correct")
+    return Audit(name, len(own), len(model.classes_), accuracy, checks, *counts, promises=subject.promises)
 
 
 def exact_images(model: HCEPClassifier, X: Any, y: Any, groups: Any = None) -> tuple[Any, NDArray[Any], Any]:
@@ -194,7 +215,7 @@ def audit_model(
     model : folder
     data, reading : as `hcep.models.model_encoder.embeddings_for` takes them
     split : the split to check; by default "val", if there is one
-    train_split : the split that controls are fitted to, if there is one
+    train_split : the split that controls are fitted to; without it, they are fitted to the model's own store
     by, groups : a column of a .csv or .parquet table (by default the data) whose values are checked one by one
     figures : a folder to write figures to; all images are then read into memory
     on_note : called with each sentence about the data
@@ -221,8 +242,10 @@ def audit_model(
         try:
             controls = embeddings_for(saved, data, train_split, **reading)
             train = controls.X, own_labels(classifier, controls.y)
-        except HCEPError as error:
-            note(f"no controls are fitted: {error}")
+        except HCEPError:
+            train = _own_training_images(saved, reading["in_memory"])
+            if train is None:
+                note(NO_CONTROLS)
     y = own_labels(classifier, test.y)
     values = (
         None if by is None else group_values(groups or data, by, test.image_ids.tolist(), "--by", missing="unknown")
@@ -231,10 +254,19 @@ def audit_model(
     report = replace(audit(classifier, test.X, y, train=train, groups=values, **options), n_fitted=n_fitted)
     if is_void:
         report = replace(report, checks=tuple(replace(check, passed=None) for check in report.checks))
-    report = replace(report, warnings=tuple(warnings))
+    report = replace(report, warnings=tuple(warnings), data=test.source, date=datetime.now().date().isoformat())
     if figures is not None:
         write_figures(figures, classifier, *exact_images(classifier, test.X, y)[:2])
     return report
+
+
+def _own_training_images(saved: SavedModel, in_memory: int | None) -> tuple[Any, NDArray[Any]] | None:
+    """Return the training images that the folder of a model keeps or that it names, if they have all of its classes."""
+    store = recorded_photos(saved)
+    if store is None or not {*saved.classes.tolist()} <= {*store.labels.tolist()}:
+        return None
+    images = read_embeddings(store, in_memory=in_memory)
+    return images.X, own_labels(saved.classifier, images.y)
 
 
 def _n_fitted(saved: SavedModel, test: Embeddings) -> int:

@@ -196,8 +196,11 @@ class Corrections:
             if line.strip():
                 try:
                     value = parse_json(line)
-                except ValueError as error:
-                    raise HCEPError(f"{where}: not JSON: {error}") from None
+                except ValueError:
+                    raise HCEPError(
+                        f"{where} is not JSON; a corrections file, as `hcep correct` writes it, has one JSON object "
+                        "per line"
+                    ) from None
                 new.append((convert_record(value, Correction, where, HCEPError), where))
         self._n_bytes += len(data) - (len(tail) if self.torn else 0)
         self._n_line_ends += data.count(b"\n")

@@ -68,7 +68,8 @@ def export_fiftyone(
                 n_samples += 1
         file.write("\n]}\n")
     if skipped:
-        on_note(not_used([reason for _, reason in skipped], len(photos) + len(dataset.unused)))
+        reasons, n_files = [reason for _, reason in skipped], len(photos) + len(dataset.unused)
+        on_note(not_used(reasons, n_files, names=[name for name, _ in skipped]))
     return n_samples
 
 

@@ -91,7 +91,7 @@ def read_edges(
     if root is not None and strays:
         raise HierarchyError(
             f"unreachable from root {quote(root)}: {quoted(strays)} and everything below; add an edge from the root, "
-            "or leave out root= to join them under a virtual root"
+            "or leave out root= to join them under a common root"
         )
     if len(roots) > 1:  # if there is no root, there is a cycle, which `longest_levels` reports
         for i in roots:

@@ -106,7 +106,7 @@ def fix(hierarchy: Hierarchy, classes: Iterable[str] | None = None, *, collapse:
 
 def _several_roots(roots: Iterable[str], joined: str) -> list[Finding]:
     """The note that roots "were" or "will be" joined."""
-    text = f"{joined} joined under a virtual root; add a concept above those that belong together"
+    text = f"{joined} joined under a common root; add a concept above those that belong together"
     return findings_about("note", "several-roots", tuple(roots), text, noun="root")
 
 

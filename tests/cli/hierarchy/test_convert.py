@@ -52,7 +52,7 @@ def test_convert_describes_the_written_file(tmp_path):
     [
         (("h.nwk",), r"pass lossy=True .*\(`hcep hierarchy convert` has --lossy and --single-parent\)"),
         (("h.csv", "--single-parent", "best"), r"policy must be .* got 'best' \(--single-parent on the command line\)"),
-        (("h.xyz",), r"or pass format= \(--to on the command line\): json"),
+        (("h.xyz",), r"or pass --to \(in Python: format=\): json"),
     ],
 )
 def test_errors_name_the_options_of_the_command_line(file, tmp_path, words, message):
@@ -62,7 +62,7 @@ def test_errors_name_the_options_of_the_command_line(file, tmp_path, words, mess
 
 def test_errors_of_a_reader_name_its_options(tmp_path):
     (tmp_path / "h.xyz").write_text("r,a\n")
-    with pytest.raises(HierarchyError, match=r"or pass format= \(-O format=NAME on the command line\): json"):
+    with pytest.raises(HierarchyError, match=r"or pass -O format=NAME \(in Python: format=\): json"):
         raise run("show", tmp_path / "h.xyz").exception
     (tmp_path / "h.nested.json").write_text('{"bird": ["crane", "robin"], "machine": ["crane"]}')
     with pytest.raises(HierarchyError, match=r"\(-O repeated=merge, -O repeated=qualify on the command line\)"):

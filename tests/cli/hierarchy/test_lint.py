@@ -202,7 +202,7 @@ def test_children_nearer_to_another_parent_without_a_clear_gain_are_named(odd_on
     np.savez(tmp_path / "few.npz", **{name: arrays[name][::6] for name in ("embeddings", "labels")})
     shown = run("lint", file, "--data", tmp_path / "few.npz").stdout
     assert "1 concept with photos that look more like another parent; moving them brings no clear improvement" in shown
-    assert "'bat' more like 'vehicle' than 'animal'" in shown
+    assert "'bat' is more like 'vehicle' than 'animal'" in shown
     assert "1 more" not in shown
 
 

@@ -106,7 +106,9 @@ def test_a_running_event_loop_does_not_matter(server):
 
 def test_a_format_by_name(server):
     assert read_hierarchy(f"{server}/good", format="csv").leaves == ("a", "b")
-    with pytest.raises(HierarchyError, match=r"its ending does not name a format that can be read; .* or pass format="):
+    with pytest.raises(
+        HierarchyError, match=r"its ending does not name a format that can be read; .* or pass -O format="
+    ):
         read_hierarchy(f"{server}/good")
 
 

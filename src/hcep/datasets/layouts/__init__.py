@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from hcep.datasets.image_dataset import DatasetError, ImageDataset
+from hcep.datasets.image_dataset import DatasetError, ImageDataset, choose_splits
 from hcep.datasets.layouts import annotations, folders, imagenet, table
 from hcep.datasets.layouts.listing import OWN_LABEL, LayoutOptions
 from hcep.embeddings.images import IMAGE_SUFFIXES
@@ -15,20 +15,19 @@ from hcep.formats import why_unknown
 
 
 class Layout(NamedTuple):
-    """How to recognise and read a layout, and the files that it consists of, for messages."""
+    """How to recognise and read a layout."""
 
-    looks_for: str
     detect: Callable[[Path], bool]
     read: Callable[[Path, LayoutOptions], ImageDataset]
 
 
 #: In the order in which they are tried: the special ones first, as they are image folders, too.
 LAYOUTS = {
-    "tiny_imagenet": Layout(folders.TINY_LOOKS_FOR, folders.detect_tiny, folders.read_tiny),
-    "imagenet": Layout(imagenet.LOOKS_FOR, imagenet.detect, imagenet.read),
-    "annotations": Layout(annotations.LOOKS_FOR, annotations.detect, annotations.read),
-    "table": Layout(table.LOOKS_FOR, table.detect, table.read),
-    "folder": Layout(folders.LOOKS_FOR, folders.detect, folders.read),
+    "tiny_imagenet": Layout(folders.detect_tiny, folders.read_tiny),
+    "imagenet": Layout(imagenet.detect, imagenet.read),
+    "annotations": Layout(annotations.detect, annotations.read),
+    "table": Layout(table.detect, table.read),
+    "folder": Layout(folders.detect, folders.read),
 }
 
 
@@ -46,7 +45,7 @@ def read_images(
 
     Parameters
     ----------
-    source : a folder, a .csv, .tsv or .parquet file, or a file of another tool (see `hcep.formats`)
+    source : a folder, a .csv, .tsv or .parquet file, a file of another tool (see `hcep.formats`), or one photo
     layout : {"folder", "table", "annotations", "imagenet", "tiny_imagenet"}, optional
         How the dataset is laid out; recognised by its files by default.
     split : read only this split; ``"validation"`` and ``"valid"`` mean ``"val"``
@@ -66,13 +65,22 @@ def read_images(
     if not place.exists():
         siblings = os.listdir(place.parent) if place.parent.is_dir() else []
         raise DatasetError(f"no file or folder at {str(place)!r}.{near_matches(place.name, siblings)}")
+    if layout is None and place.is_file() and place.suffix.lower() in IMAGE_SUFFIXES:
+        choose_splits([], split, place)
+        return ImageDataset(place.parent, [place.name], [place.name], [None], [None], layout="photo")
     name = layout or next((name for name, known in LAYOUTS.items() if known.detect(place)), None)
     if name is None and (reason := why_unknown(place)):
         raise DatasetError(reason)
     if name is None:
-        tried = ";\n".join(f"  {name}: {known.looks_for}" for name, known in LAYOUTS.items())
-        how = "put photos into one subfolder per class, or use another layout"
-        raise DatasetError(f"{str(place)!r} has no images and no known layout; {how}:\n{tried}")
+        if place.is_dir():
+            raise DatasetError(
+                f"no images in {str(place)!r} and no known layout; put photos into one subfolder per class, or give a "
+                "table or annotations of photos"
+            )
+        raise DatasetError(
+            f"{str(place)!r} has no known layout; give a photo, a folder with one subfolder of photos per class, or a "
+            ".csv, .tsv or .parquet table with the columns `path` and `label`"
+        )
     if name not in LAYOUTS:
         raise DatasetError(
             f"unknown layout {quote(name)}; there are {quoted(LAYOUTS, 10)}.{near_matches(name, LAYOUTS)}"

@@ -15,7 +15,6 @@ from hcep.formats import FORMATS, format_of, read_annotations
 from hcep.formats.label_studio import LOCAL, UPLOAD, path_in
 from hcep.hierarchy.names import loose_key
 
-LOOKS_FOR = ", ".join(one.title for one in FORMATS.values() if one.holds & {"labels", "boxes"})
 ON_THE_WEB = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 

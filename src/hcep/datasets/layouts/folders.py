@@ -8,7 +8,6 @@ from hcep.datasets.layouts import listing
 from hcep.datasets.layouts.listing import LayoutOptions
 from hcep.errors import quote, quoted
 
-LOOKS_FOR = "a folder with one subfolder of images per class, optionally inside train/, val/ and test/"
 TINY_LOOKS_FOR = "wnids.txt, train/<wnid>/images/, val/images/ and val/val_annotations.txt"
 WNIDS, ANNOTATIONS = "wnids.txt", "val_annotations.txt"
 

@@ -106,7 +106,7 @@ def find_format(file_name: str, format: str | None, *, to: str) -> Format:
         endings = ", ".join(ending for known in able for ending in known.extensions)
         raise HierarchyError(
             f"{quote(file_name)}: its ending does not name a format that can be {_DONE[to]}; expected a file ending in "
-            f"{endings}, or pass format= ({_OPTION[to]} on the command line): {names}"
+            f"{endings}, or pass {_OPTION[to]} (in Python: format=): {names}"
         )
     if chosen not in able:
         raise HierarchyError(f"format {quote(chosen.name)} cannot be {_DONE[to]}; these can: {names}")
