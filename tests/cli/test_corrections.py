@@ -110,7 +110,10 @@ def test_corrections_are_recorded_applied_and_undone(model, cat, photos, tmp_pat
     fails("'cow' is not a concept", *correct, "--class", "cow")
     run(*correct, "--class", "vehicle")  # which one, nobody could tell
     assert explained(model, cat, "--corrections", file).startswith("a vehicle (vehicle)\n  corrected by ")
-    run(*correct, "--undo")
+    assert "this replaces the earlier correction 'vehicle'" in run(*correct, "--class", "cat")[1]
+    assert "replaces" not in run(*correct, "--class", "cat")[1]  # it says the same
+    for _ in range(3):
+        run(*correct, "--undo")
     run(*correct, "--none", "--who", "Ann")
     assert explained(model, cat, "--corrections", file) == "none of the known classes\n  corrected by Ann\n"
     record = json.loads(explained(model, cat, "--corrections", file, "--json"))[0]
@@ -342,3 +345,53 @@ def test_a_new_class_of_a_model_of_words_and_pictures_is_learned_with_its_text(p
     parts = fitted.dictionary_.word_block[fitted.path_model().leaf_index] / fitted.words_.text_scale
     expected = texts[[names.tolist().index(label) for label in fitted.classes_]]
     np.testing.assert_allclose(parts, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-6)
+
+
+@pytest.fixture
+def lonely(photos, tmp_path):  # noqa: F811
+    """A model whose concept "pet" is merged into its only class, and the photos of that class under both names."""
+    data, groups = tmp_path / "lonely", tmp_path / "tree.csv"
+    shutil.copytree(photos / "train", data)
+    (data / "pet").mkdir()
+    for i in (3, 4):
+        shutil.move(data / "cat" / f"{i}.png", data / "pet" / f"{i}.png")
+    groups.write_text("kind,class\npet,cat\nworker,dog\nvehicle,car\nvehicle,bus\n", "utf-8")
+    notes = run("fit", data, "--encoder", ENCODER, "--hierarchy", groups, "-o", tmp_path / "own")[1]
+    return tmp_path / "own", data, " ".join(notes.split())
+
+
+def test_labels_above_the_only_class_count_as_this_class_and_a_note_says_so(lonely):
+    from hcep.models import read_model
+
+    own, data, notes = lonely
+    assert "2 images labelled 'pet' count as 'cat', the only class below it" in notes
+    n_photos = len(list(data.rglob("*.png")))
+    assert read_model(own).training.n_images == n_photos
+    assert sum(read_model(own).classifier.images_per_class_) == n_photos
+
+
+def test_a_correction_to_a_concept_above_the_only_class_teaches_this_class(lonely, photos, tmp_path):  # noqa: F811
+    from hcep.models import read_model
+
+    own, data, _ = lonely
+    file, note = tmp_path / "kept.jsonl", "1 correction to 'pet' counts as 'cat', the only class below it"
+    correct = ("correct", own, "--corrections", file)
+    before = read_model(own).training.images_per_class
+    run(*correct, photos / "val" / "bus" / "0.png", "--class", "pet")
+    assert note in learned(own, file)["notes"]
+    assert read_model(own).training.images_per_class == before | {"cat": before["cat"] + 1}
+    run(*correct, data / "car" / "3.png", "--class", "dog")
+    record = learned(own, file)
+    assert record["what"] == "learned from 2 corrections by fitting again"
+    assert note in record["notes"]
+    after = read_model(own).training.images_per_class
+    assert after == before | {name: before[name] + n for name, n in {"cat": 1, "dog": 1, "car": -1}.items()}
+
+
+def test_a_new_class_is_learned_beside_the_only_class_of_a_concept(lonely, photos, tmp_path):  # noqa: F811
+    from hcep.models import read_model
+
+    own, file = lonely[0], tmp_path / "kept.jsonl"
+    run("correct", own, photos / "val" / "bus" / "0.png", "--class", "hamster", "--under", "pet", "--corrections", file)
+    learned(own, file)
+    assert set(read_model(own).hierarchy.children("pet")) == {"cat", "hamster"}

@@ -251,6 +251,30 @@ def test_a_merged_rank_stays_what_was_named(tmp_path):
     assert corrections.in_force[A].words(h.collapse()) == "Rosaceae"
 
 
+def test_a_new_class_is_below_the_merged_concept_that_was_named(tmp_path):
+    edges = [("thing", "artefact"), ("artefact", "building"), ("building", "church"), ("artefact", "car")]
+    h = Hierarchy.from_edges([*edges, ("thing", "animal")])
+    corrections = Corrections(tmp_path / "kept.jsonl", h.collapse(), missing=True)
+    corrections.add(A, label="cathedral", under="Building")
+    corrections.add(B, label="church", under="building")  # it is a class already
+    assert [(one.label, one.under) for one in corrections.in_force.values()] == [
+        ("cathedral", "building"),
+        ("church", None),
+    ]
+    assert corrections.new_classes(h) == {"cathedral": "building"}
+    with pytest.raises(HCEPError, match="'building' is already in the hierarchy, and not under 'church'"):
+        corrections.add(A, label="building", under="church")
+
+
+def test_a_place_where_a_known_class_is_not_is_refused(tmp_path):
+    corrections = Corrections(tmp_path / "kept.jsonl", BEARS, missing=True)
+    with pytest.raises(
+        HCEPError, match="'bus' is already in the hierarchy, and not under 'grizzly'; leave out --under"
+    ):
+        corrections.add(A, label="bus", under="grizzly")
+    assert A not in corrections
+
+
 def test_an_unknown_class_names_near_matches_and_how_to_add_it(tmp_path):
     corrections = Corrections(tmp_path / "kept.jsonl", BEARS, missing=True)
     with pytest.raises(HCEPError, match=r"Near matches: 'bus'.*To add 'buss' as a class, also give .*--under CONCEPT"):

@@ -8,7 +8,7 @@ dogs are labelled "dog".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
@@ -155,6 +155,28 @@ def read_labels(
     )
 
 
+def only_classes(
+    y: NDArray[Any], hierarchy: Hierarchy | None, coarse: Coarse = "below", unlabelled: Unlabelled = "ignore"
+) -> dict[str, str]:
+    """The class that each label means which is a concept with a single leaf below it in the whole hierarchy."""
+    if hierarchy is None or y.dtype.kind not in "UOT":
+        return {}
+    labels = list(dict.fromkeys(label for label in y.tolist() if isinstance(label, str)))
+    read = read_labels(labels, hierarchy, coarse, unlabelled)
+    meant = zip(labels, read.own.tolist(), strict=True)
+    return {label: read.classes[c] for label, c in meant if c >= 0 and read.classes[c] != label}
+
+
+def renamed_labels(y: NDArray[Any], classes: Mapping[str, str]) -> NDArray[Any]:
+    """Labels with others in place of some; a list of concepts stays as it is."""
+    if not classes:
+        return y
+    labels = [classes.get(label, label) if isinstance(label, str) else label for label in y.tolist()]
+    renamed = np.empty(len(labels), dtype=object)
+    renamed[:] = labels
+    return renamed if y.dtype.kind == "O" else np.array(labels, dtype=str)
+
+
 def concepts_of(label: Any, is_concept: Callable[[str], bool]) -> tuple[str, ...]:
     """Return the concepts of which a label says that one is right: those of a list, or of the text ``oak|beech``.
 
@@ -193,8 +215,8 @@ def _among_labels(y: list[Any], classes: list[str] | None, coarse: Coarse) -> Ca
 def _one_class(name: str, only: str) -> str:
     return (
         f"images are labelled {quote(name)}, and the only class below it is {quote(only)}: they may be of that class "
-        f"or of another that has no images. Pass coarse='own' to make {quote(name)} a class beside it, coarse='drop' "
-        f"to leave these images out, or label them {quote(only)}"
+        f"or of another that has no images. Pass coarse='own' (on the command line: -P coarse=own) to make "
+        f"{quote(name)} a class beside it, coarse='drop' to leave these images out, or label them {quote(only)}"
     )
 
 

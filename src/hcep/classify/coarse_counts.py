@@ -5,7 +5,8 @@ Unlike `hcep.classify.coarse` this needs no compiler, which is slow to import.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hcep.dictionary.moments import one_hot
+from hcep.errors import counted, quote
 from hcep.hierarchy import Hierarchy
 
 #: Most classes named after a label, and most labels named after a fit.
@@ -91,6 +93,21 @@ def concept_names(hierarchy: Hierarchy) -> dict[str, str]:
     """The names of all concepts by id, those that were merged into another one included."""
     merged = {concept: name for synset in hierarchy for concept, name in hierarchy.merged(synset)}
     return merged | {synset: hierarchy.name(synset) for synset in hierarchy}
+
+
+def only_class_lines(y: Iterable[Any], classes: Mapping[str, str], what: str = "image labelled") -> list[str]:
+    """Notes on labels that count as the only class below them, the most frequent first."""
+    counts = Counter(label for label in y if isinstance(label, str) and label in classes).most_common()
+    lines = []
+    for label, n in counts[:MOST_LABELS]:
+        noun, _, rest = what.partition(" ")
+        count = "counts" if n == 1 else "count"
+        said = f"{counted(n, noun)} {rest} {quote(label)} {count} as {quote(classes[label])}"
+        lines.append(f"{said}, the only class below it")
+    if others := counts[MOST_LABELS:]:
+        n_others = sum(n for _, n in others)
+        lines.append(f"{n_others:,} more with {len(others):,} other labels also count as the only class below them")
+    return lines
 
 
 def coarse_lines(counts: CoarseCounts, hierarchy: Hierarchy | None = None, own: str = "-P coarse=own") -> list[str]:

@@ -1,15 +1,24 @@
 """`hcep correct`: record what is right or wrong about the answers for single photos."""
 
+from __future__ import annotations
+
 import getpass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from hcep import models
 from hcep.cli import options as opt
-from hcep.cli.console import say
+from hcep.cli.console import say, tell
 from hcep.cli.explain import model_and_images
 from hcep.cli.options import option
-from hcep.errors import HCEPError
+from hcep.errors import HCEPError, quote
+
+if TYPE_CHECKING:
+    from hcep.explain.corrections import Correction
+    from hcep.hierarchy import Hierarchy
+
+#: Photos whose earlier corrections are shown.
+SHOWN = 3
 
 
 def correct(
@@ -53,6 +62,7 @@ def correct(
     for photo, image in hashes.items():
         if undo and image not in file:
             raise HCEPError(f"{str(photo)!r} has no correction in {str(corrections)!r}")
+    earlier = {} if undo else {image: file.in_force[image] for image in hashes.values() if image in file}
     name = who if who is not None else getpass.getuser()
     for photo, image in hashes.items():
         request: dict[str, Any] = {"label": label, "none": none, "under": under, "undo": undo}
@@ -60,5 +70,18 @@ def correct(
         file.add(image, **request, file=str(photo), who=name, why=why)
     n = len(hashes)
     whose = model or "ImageNet, the built-in model (for your own model: hcep correct MODEL PHOTO)"
+    replaced = {photo: earlier[image] for photo, image in hashes.items() if image in earlier}
+    for photo, old in list(replaced.items())[:SHOWN]:
+        if (said := _words(old, hierarchy)) != _words(file.in_force[hashes[photo]], hierarchy):
+            tell(f"{photo}: this replaces the earlier correction {quote(said)}")
+    if len(replaced) > SHOWN:
+        tell(f"{len(replaced) - SHOWN:,} more of these photos had a correction before")
     done = "undone" if undo else f"added, with the concepts of {whose}"
     say(f"{corrections}: {n:,} correction{'' if n == 1 else 's'} {done}")
+
+
+def _words(correction: Correction, hierarchy: Hierarchy) -> str:
+    try:
+        return correction.words(hierarchy)
+    except HCEPError:  # it has concepts of another model
+        return correction.label or ", ".join(correction.force)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from hcep.classify import HCEPClassifier
 from hcep.classify.coarse import EITHER
+from hcep.classify.coarse_counts import only_class_lines
 from hcep.classify.left_out import rank_in_class
 from hcep.embeddings import Embeddings, EmbeddingStore
 from hcep.embeddings.images import content_hash
@@ -232,7 +234,7 @@ def _encoded(
 def _lessons(wanted: Mapping[str, Correction], vectors: Vectors, base: SavedModel) -> tuple[list[Lesson], list[str]]:
     """What corrections teach, and why the others teach nothing."""
     new = {one.label: one.under for one in wanted.values() if one.under is not None}
-    lessons, reasons = [], Counter[str]()
+    lessons, reasons, said, only = [], Counter[str](), list[str](), dict[str, str]()
     for key, one in wanted.items():
         try:
             under = new.get(one.label)
@@ -249,8 +251,29 @@ def _lessons(wanted: Mapping[str, Correction], vectors: Vectors, base: SavedMode
             lessons.append(Lesson(vectors[key], key, others, None))
         else:
             is_new = under is not None and decision.id not in base.classes.astype(str)
-            lessons.append(Lesson(vectors[key], key, decision.id, under if is_new else None))
-    return lessons, [f"{counted(n, 'correction')} not learned: each {reason}" for reason, n in reasons.items()]
+            label = _only_class(base, decision.id)
+            if label != decision.id:
+                said.append(str(decision.name))
+                only[str(decision.name)] = base.hierarchy.name(str(label))
+            lessons.append(Lesson(vectors[key], key, label, under if is_new else None))
+    notes = [f"{counted(n, 'correction')} not learned: each {reason}" for reason, n in reasons.items()]
+    return lessons, [*notes, *only_class_lines(said, only, "correction to")]
+
+
+def _only_class(base: SavedModel, label: str | None) -> str | None:
+    """The class that a label means: the only one below it in the model, as a fit takes it; else the label itself."""
+    h = base.hierarchy
+    synset = None if label is None else h.merged_into(label)
+    if synset is None or synset not in h or label in base.classes.astype(str) or base.classifier.coarse != "below":
+        return label
+    leaves = [one for one in (synset, *h.descendants(synset)) if h.is_leaf(one)]
+    return h.class_of(leaves[0]) if len(leaves) == 1 else label
+
+
+def _training_labels(base: SavedModel, training: EmbeddingStore) -> list[Any]:
+    """The labels that the model was fitted with: a class, if it is the only one below a label of the store."""
+    meant = cache(lambda label: _only_class(base, label))
+    return [meant(label) for label in training.labels.tolist()]
 
 
 class _Refit(NamedTuple):
@@ -288,7 +311,7 @@ def _relabelled(
     """
     if training is None:
         return None, set()
-    hashes, labels = training.content_hashes.tolist(), training.labels.tolist()
+    hashes, labels = training.content_hashes.tolist(), _training_labels(base, training)
     root, by_image = base.hierarchy.root, {one.image: one for one in lessons}
     confirmed = {
         key for key, label in zip(hashes, labels, strict=True) if key in by_image and by_image[key].allows(label)
@@ -393,7 +416,7 @@ def _scores_of_halves(
 
     The scores are without and with what was learned. None if a class has too few photos for two halves.
     """
-    X, old = training.to_numpy(np.float32), training.labels.astype(str)
+    X, old = training.to_numpy(np.float32), np.array(_training_labels(base, training), dtype=str)
     new = old if refit is None else refit.y
     classes, own = np.unique(old, return_inverse=True)
     half = rank_in_class(own, np.random.default_rng(0)) % 2

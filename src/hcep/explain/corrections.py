@@ -248,7 +248,7 @@ class Corrections:
         """Append the same `Correction` of images, each with the name of its file; on return all are on disk.
 
         With a hierarchy, classes and concepts may be given by id, name or synonym, and are checked first. An unknown
-        class needs `under`, the concept above it.
+        class needs `under`, the concept above it; for a known one, `under` must be above it, and is not kept.
         """
         now, request, h = datetime.now(UTC).isoformat(timespec="seconds"), Request.of(force, forbid), self.hierarchy
         if h is not None:
@@ -432,13 +432,27 @@ def _decision(hierarchy: Hierarchy, name: str, under: str | None = None) -> Deci
 
 def _checked_label(hierarchy: Hierarchy, name: str, under: str | None) -> tuple[str | None, str | None]:
     """The label of a class or concept, and the id of the concept above it if the class is new."""
+    above = None if under is None else _decision(hierarchy, under)  # may be a concept that is merged into its child
     try:
-        return _decision(hierarchy, name).id, None
+        known = _decision(hierarchy, name)
     except HierarchyError as error:
-        if under is not None:
-            return name, hierarchy.find(under)
+        if above is not None:
+            return name, above.id
         new = f"To add {quote(name)} as a class, also give the concept above it (--under CONCEPT)."
         raise HierarchyError(f"{error} {new}") from None
+    if above is not None and not _is_at_or_above(hierarchy, above, known):
+        raise HierarchyError(
+            f"{quote(known.name)} is already in the hierarchy, and not under {quote(above.name)}; leave out --under, "
+            "or give the new class another name"
+        )
+    return known.id, None
+
+
+def _is_at_or_above(hierarchy: Hierarchy, above: Decision, below: Decision) -> bool:
+    if above.synset != below.synset:
+        return above.synset in hierarchy.ancestors(below.synset)
+    chain = [*(one for one, _ in hierarchy.merged(below.synset)), hierarchy.class_of(below.synset)]
+    return chain.index(str(above.id)) <= chain.index(str(below.id))
 
 
 def _name(hierarchy: Hierarchy, concept: str) -> str:

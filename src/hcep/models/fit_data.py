@@ -16,8 +16,8 @@ from hcep._files import replacing
 from hcep._progress import waiting
 from hcep.classify import HCEPClassifier
 from hcep.classify.base import class_hierarchy, refuse_unknown
-from hcep.classify.coarse import EITHER, concepts_in
-from hcep.classify.coarse_counts import coarse_lines
+from hcep.classify.coarse import EITHER, concepts_in, only_classes
+from hcep.classify.coarse_counts import coarse_lines, only_class_lines
 from hcep.classify.growing import with_class
 from hcep.classify.words import refuse_missing_texts
 from hcep.datasets import find_hierarchy
@@ -124,7 +124,11 @@ def fit_data(
             fitting |= {"texts": by_concept(_classes(images.y))}
             fitting |= {} if isinstance(encoder, str | None) else {"encoder": encoder}
         model = fit_model(images, tree, folder, **fitting)
-    for line in coarse_lines(model.coarse_counts_ or {}, model.hierarchy_):
+    only = only_classes(images.y, tree, model.coarse, model.unlabelled)
+    for line in [
+        *only_class_lines(images.y.tolist(), only),
+        *coarse_lines(model.coarse_counts_ or {}, model.hierarchy_),
+    ]:
         on_note(line)
     if say_coarse is not None:
         n_images = write_coarse_classes(model, images, say_coarse, progress)

@@ -14,7 +14,7 @@ from hcep._progress import progress as progress_bar
 from hcep.classify import HCEPClassifier
 from hcep.classify.base import as_hierarchy
 from hcep.classify.calibration import class_priors
-from hcep.classify.coarse import Labels, Teacher, read_labels
+from hcep.classify.coarse import Labels, Teacher, only_classes, read_labels, renamed_labels
 from hcep.classify.coarse_counts import CoarseCount, likeliest
 from hcep.classify.linear_head import fit_zero_shot
 from hcep.classify.tree_prior import under_prior
@@ -74,6 +74,7 @@ def fit_model(
     """
     X, y = embeddings.X, embeddings.y
     model = (HCEPClassifier.paper if paper else HCEPClassifier)(hierarchy, **parameters)
+    y = renamed_labels(y, only_classes(y, hierarchy, model.coarse, model.unlabelled))
     if several_objects and (model.signed or model.tol or model.max_steps):
         raise HCEPError("several_objects needs complete paths: leave out signed, tol and max_steps")
     refuse_texts_of_another(encoder, embeddings)
