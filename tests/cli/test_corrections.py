@@ -253,6 +253,11 @@ def test_a_model_learns_from_corrections_and_forgets_when_undone(model, photos, 
     after = read_model(own)
     assert record["what"] == "learned from 6 corrections"
     assert record["notes"] == []
+    answered = {"/".join(Path(name).parts[-2:]): right for name, right in record["answered_as_corrected"].items()}
+    named = {"cat/0.png", "bus/0.png", "car/0.png", "car/1.png", "car/2.png"}  # the other one is none of the classes
+    assert set(answered) == named
+    assert answered["cat/0.png"]
+    assert answered["bus/0.png"]
     assert record["n_photos"] == 12 - 6
     assert record["before"]["accuracy"] == 1.0
     assert set(record["after"]) == {"accuracy", "calibration_error"}
@@ -395,3 +400,13 @@ def test_a_new_class_is_learned_beside_the_only_class_of_a_concept(lonely, photo
     run("correct", own, photos / "val" / "bus" / "0.png", "--class", "hamster", "--under", "pet", "--corrections", file)
     learned(own, file)
     assert set(read_model(own).hierarchy.children("pet")) == {"cat", "hamster"}
+
+
+def test_learning_says_which_corrected_photos_are_answered_as_corrected(model, photos, tmp_path):  # noqa: F811
+    own, file, kinds = tmp_path / "m", tmp_path / "kept.jsonl", photos / "val"
+    shutil.copytree(model, own)
+    learn = ("model", "learn", own, file, "--encoder", ENCODER)
+    run("correct", own, kinds / "cat" / "0.png", "--class", "animal", "--corrections", file)
+    assert "1 of 1 corrected photo is now answered as corrected\n" in run(*learn)[0]
+    run("correct", own, kinds / "bus" / "0.png", "--class", "dog", "--corrections", file)
+    assert re.search(r"1 of 2 corrected photos is now answered as corrected; \S+0\.png is not\n", run(*learn)[0])

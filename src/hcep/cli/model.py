@@ -257,7 +257,8 @@ def learn(
         figures = {name: one and {"accuracy": one[0], "calibration_error": one[1]} for name, one in scores.items()}
         changed = [dict(zip(("photo", "before", "after"), row, strict=True)) for row in learned.changed]
         record = {"what": learned.what, "notes": learned.notes, "n_photos": len(learned.ids), **figures}
-        say(msgspec.json.format(msgspec.json.encode({**record, "changed": changed})).decode())
+        effect = {**record, "answered_as_corrected": learned.answered, "changed": changed}
+        say(msgspec.json.format(msgspec.json.encode(effect)).decode())
         return
     say(f"{model}: {learned.what}; to undo this: hcep model undo {model}")
     for line in learned.lines():

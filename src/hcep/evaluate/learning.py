@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hcep.classify import HCEPClassifier
-from hcep.classify.coarse import EITHER
+from hcep.classify.coarse import EITHER, read_labels
 from hcep.classify.coarse_counts import only_class_lines
 from hcep.classify.left_out import rank_in_class
 from hcep.embeddings import Embeddings, EmbeddingStore
@@ -32,6 +32,8 @@ from hcep.models.saving import change_model, learning_base
 
 #: Held-out photos that the effect is measured on, and changed answers that are listed.
 MEASURED, LISTED = 2000, 20
+#: Corrected photos that are named because they are still answered otherwise.
+NAMED = 5
 #: Largest share of known photos that corrections to "none of these" may make look unlike training, and the fewest
 #: known photos of a class that its own share is taken from.
 FALSE_ALARMS, ENOUGH = 0.1, 20
@@ -79,6 +81,7 @@ class Learned:
     ids: tuple[str, ...] = ()  # of the held-out photos
     before: HeldOutScore | None = None
     after: HeldOutScore | None = None
+    answered: Mapping[str, bool] = field(default_factory=dict)  # by corrected photo: whether it is answered so now
 
     @property
     def changed(self) -> list[tuple[str, str, str]]:
@@ -90,20 +93,32 @@ class Learned:
 
     def lines(self) -> list[str]:
         """The effect in words."""
+        lines = [*self._corrected(), *self.notes]
         if self.before is None or self.after is None:
             none = (
                 "The effect was not measured: there are no labelled photos that were neither corrected nor fitted on."
             )
-            return [*self.notes, none]
+            return [*lines, none]
         (a, b), changed = (self.before, self.after), self.changed
-        lines = [
+        lines += [
             f"On {counted(len(self.ids), 'held-out photo')}: {100 * a.accuracy:.1f} % right before, "
             f"{100 * b.accuracy:.1f} % after; calibration error {100 * a.calibration_error:.1f} % before, "
             f"{100 * b.calibration_error:.1f} % after.",
             f"{counted(len(changed), 'answer')} changed.",
         ]
-        lines += [f"{photo}: {old} → {new}" for photo, old, new in changed[:LISTED]]
-        return [*self.notes, *lines]
+        return [*lines, *(f"{photo}: {old} → {new}" for photo, old, new in changed[:LISTED])]
+
+    def _corrected(self) -> list[str]:
+        if not self.answered:
+            return []
+        wrong = [photo for photo, right in self.answered.items() if not right]
+        n_right = len(self.answered) - len(wrong)
+        are = "is" if n_right == 1 else "are"
+        line = f"{n_right:,} of {counted(len(self.answered), 'corrected photo')} {are} now answered as corrected"
+        if wrong:
+            more = f" and {len(wrong) - NAMED:,} more" if len(wrong) > NAMED else ""
+            line += f"; {', '.join(wrong[:NAMED])}{more} {'is' if len(wrong) == 1 else 'are'} not"
+        return [line]
 
 
 def new_corrections(saved: SavedModel, corrections: Corrections) -> int:
@@ -182,9 +197,20 @@ def learn(
         halves = _scores_of_halves(base, training, refit, outside, set(corrections.in_force), texts)
     before = _score([_answer(base.classifier, X)], [y]) if len(X) else None
     after = change_model(folder, what, teach, learned=(base.document.checksum, len(corrections.history)))
+    answered = _answered(after, lessons, {key: one.file for key, one in wanted.items()})
     if halves is not None:
-        return Learned(what, (*notes, BY_HALVES), *halves)
-    return Learned(what, tuple(notes), ids, before, _score([_answer(after, X)], [y]) if len(X) else None)
+        return Learned(what, (*notes, BY_HALVES), *halves, answered)
+    return Learned(what, tuple(notes), ids, before, _score([_answer(after, X)], [y]) if len(X) else None, answered)
+
+
+def _answered(model: HCEPClassifier, lessons: Sequence[Lesson], files: Mapping[str, str]) -> dict[str, bool]:
+    """Whether the class of each photo that was corrected to a concept is now this concept or below it."""
+    named = [one for one in lessons if one.label is not None]
+    if not named:
+        return {}
+    read = read_labels([one.label for one in named], model.hierarchy_, classes=model.classes_.tolist())
+    right = read.allows(model.predict_proba(np.stack([one.x for one in named])).argmax(axis=1))
+    return {files[one.image] or one.image[:12]: is_right for one, is_right in zip(named, right.tolist(), strict=True)}
 
 
 def _numbered(corrections: Corrections) -> list[tuple[int, Correction]]:
