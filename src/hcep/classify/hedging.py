@@ -199,7 +199,7 @@ def scores_of(model: PathModel) -> HeldOutScores:
     if model.held_out is None:
         raise HCEPError(
             "the model has no held-out scores, which a promise needs: call model.calibrate(X, y) with "
-            "labelled images that it was not fitted on (`hcep model calibrate MODEL STORE`)"
+            "labelled images that it was not fitted on (`hcep model calibrate MODEL LABELLED_PHOTOS`)"
         )
     return model.held_out
 

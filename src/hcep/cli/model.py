@@ -316,6 +316,6 @@ def _change(
     if fitted.held_out_ is None:
         tell(
             "held-out images turn --sure into a promise and help to recognise unknown classes: "
-            f"hcep model calibrate {model} STORE"
+            f"hcep model calibrate {model} LABELLED_PHOTOS"
         )
     return fitted
