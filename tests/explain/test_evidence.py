@@ -1,5 +1,6 @@
 """Why this and not that: nothing left over in any sum, no smaller change that would do."""
 
+import msgspec
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
@@ -7,7 +8,7 @@ from sklearn.ensemble import RandomForestClassifier
 from hcep import HCEPClassifier, explain_images
 from hcep.datasets import load_sample, make_hierarchical_concepts
 from hcep.errors import HCEPError
-from hcep.explain.answer import Answer
+from hcep.explain.answer import Answer, Contrast
 from hcep.explain.evidence import smallest_change
 from hcep.pursuit import path_objectives
 
@@ -201,6 +202,7 @@ def test_a_contrast_with_an_inner_concept_uses_its_best_class():
     )
     assert lines[1].startswith("evidence for tench: vertebrate +")
     assert "the two would tie if the embedding changed by" in lines[-1]
+    assert msgspec.convert(msgspec.to_builtins(why), Contrast).lines() == lines
 
 
 def test_what_if_moves_the_image_along_the_atoms():

@@ -207,9 +207,9 @@ class Contrast(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def forks(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What paths show of the first step of each side below the shared concepts; not part of the JSON."""
-        forks: tuple[tuple[str, ...], tuple[str, ...]] = self.__dict__["forks"]
-        return forks
+        """What paths show of the first step of each side below the shared concepts; from JSON, its last name."""
+        n = len(self.shared)
+        return self.__dict__.get("forks") or (self.path[n : n + 1], self.rival_path[n : n + 1])
 
     def lines(self) -> list[str]:
         """The comparison in words."""
